@@ -1,0 +1,282 @@
+"""The caller's own database connection, whatever library it comes from.
+
+`bind` recognises a connection by the module its class lives in, and imports nothing: an application that has no Django never
+loads Django. What comes back runs `Statement`s inside the caller's open transaction, on the driver connection beneath, and neither begins,
+commits nor rolls back anything.
+
+=====================================  ======================  ===============
+the caller holds                       awaited (`bind_async`)  dialect
+=====================================  ======================  ===============
+psycopg Connection, AsyncConnection    the Async kind          postgresql
+SQLAlchemy Connection, Session         AsyncConnection, -Session   postgresql (psycopg), sqlite
+Django connection                      no                      postgresql (psycopg), sqlite
+sqlite3.Connection                     no                      sqlite
+=====================================  ======================  ===============
+
+Refused, with the reason, before anything is sent: a connection that is closed, whose transaction has failed already, or that is in
+autocommit mode without a transaction (the job would commit by itself, apart from the business row).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar, cast
+
+from jobcontract.contract import Dialect, Row, Statement, Steps
+from jobcontract.errors import InvalidJob, JobContractError, StoreError, Unsupported
+
+Result = TypeVar("Result")
+
+# The connections below belong to libraries that the core must not import, hence Any: what they are was checked by name.
+Foreign = Any
+
+
+class BoundConnection(Protocol):
+    """A caller's open transaction on a synchronous connection."""
+
+    dialect: Dialect
+
+    def run(self, statement: Statement) -> list[Row]:
+        """The rows of `statement` (none for one that gives no rows). Raises what the client library raises."""
+        ...
+
+
+class AsyncBoundConnection(Protocol):
+    """A caller's open transaction on an asynchronous connection."""
+
+    dialect: Dialect
+
+    async def run(self, statement: Statement) -> list[Row]:
+        """As `BoundConnection.run`, awaited."""
+        ...
+
+
+def run_steps(bound: BoundConnection, steps: Steps[Result]) -> Result:
+    """Drive `steps` to their result on `bound`. What a statement raises goes through the generator, then to the caller."""
+    try:
+        statement = next(steps)
+        while True:
+            try:
+                rows = bound.run(statement)
+            except Exception as error:
+                statement = steps.throw(_as_store_error(error))
+            else:
+                statement = steps.send(rows)
+    except StopIteration as stop:
+        return cast(Result, stop.value)
+
+
+async def run_steps_async(bound: AsyncBoundConnection, steps: Steps[Result]) -> Result:
+    """`run_steps`, awaited."""
+    try:
+        statement = next(steps)
+        while True:
+            try:
+                rows = await bound.run(statement)
+            except Exception as error:
+                statement = steps.throw(_as_store_error(error))
+            else:
+                statement = steps.send(rows)
+    except StopIteration as stop:
+        return cast(Result, stop.value)
+
+
+def bind(connection: object) -> BoundConnection:
+    """The open transaction of a synchronous `connection`.
+
+    Raises `InvalidJob` (field ``connection``) when it is closed, has failed or has no transaction, `Unsupported` for a kind of
+    connection that can't carry a job. May open SQLAlchemy's or Django's lazy connection; otherwise does no I/O.
+    """
+    family = _family(connection)
+    if family == "psycopg":
+        if _is_async(connection):
+            raise _refused("is asynchronous; use the same verb of jobcontract.aio and await it")
+        _check_psycopg(connection)
+        return _DBAPI("postgresql", connection)
+    if family == "sqlite3":
+        _check_sqlite(connection)
+        return _DBAPI("sqlite", connection)
+    if family == "sqlalchemy":
+        if _is_async(connection):
+            raise _refused("is asynchronous; use the same verb of jobcontract.aio and await it")
+        return _bind_sqlalchemy(connection)
+    if family == "django":
+        return _bind_django(connection)
+    raise Unsupported(_unknown(connection))
+
+
+async def bind_async(connection: object) -> AsyncBoundConnection:
+    """The open transaction of an asynchronous `connection`. Raises as `bind` does."""
+    family = _family(connection)
+    if family not in ("psycopg", "sqlalchemy"):
+        raise Unsupported(_unknown(connection))
+    if not _is_async(connection):
+        raise _refused("is synchronous; use the verb of the synchronous Backend")
+    if family == "psycopg":
+        _check_psycopg(connection)
+        return _AsyncPsycopg(connection)
+    foreign: Foreign = connection
+    if hasattr(foreign, "sync_session"):
+        foreign = await foreign.connection()
+    await foreign.run_sync(_bind_sqlalchemy)  # the checks, on SQLAlchemy's own greenlet
+    return _AsyncSQLAlchemy(foreign)
+
+
+class _DBAPI:
+    """psycopg's or sqlite3's own connection."""
+
+    def __init__(self, dialect: Dialect, connection: Foreign) -> None:
+        self.dialect: Dialect = dialect
+        self._connection = connection
+
+    def run(self, statement: Statement) -> list[Row]:
+        cursor = self._connection.cursor()
+        try:
+            # An application may have set a row factory of its own (dict_row, sqlite3.Row): ours are tuples.
+            if self.dialect == "postgresql":
+                cursor.row_factory = _psycopg_tuples
+            else:
+                cursor.row_factory = None
+            cursor.execute(statement.sql, statement.parameters)
+            return list(cursor.fetchall()) if cursor.description else []
+        finally:
+            cursor.close()
+
+
+class _AsyncPsycopg:
+    """psycopg's AsyncConnection."""
+
+    def __init__(self, connection: Foreign) -> None:
+        self.dialect: Dialect = "postgresql"
+        self._connection = connection
+
+    async def run(self, statement: Statement) -> list[Row]:
+        async with self._connection.cursor() as cursor:
+            cursor.row_factory = _psycopg_tuples
+            await cursor.execute(statement.sql, statement.parameters)
+            return list(await cursor.fetchall()) if cursor.description else []
+
+
+class _AsyncSQLAlchemy:
+    """SQLAlchemy's AsyncConnection: the statements run on its greenlet, so that its asynchronous driver is awaited for us."""
+
+    def __init__(self, connection: Foreign) -> None:
+        self.dialect: Dialect = "postgresql" if connection.dialect.name == "postgresql" else "sqlite"
+        self._connection = connection
+
+    async def run(self, statement: Statement) -> list[Row]:
+        return cast("list[Row]", await self._connection.run_sync(_run_on_sqlalchemy, statement))
+
+
+class _SQLAlchemy:
+    """SQLAlchemy's Connection, for dialects whose parameter style is the client's own."""
+
+    def __init__(self, dialect: Dialect, connection: Foreign) -> None:
+        self.dialect: Dialect = dialect
+        self._connection = connection
+
+    def run(self, statement: Statement) -> list[Row]:
+        return _run_on_sqlalchemy(self._connection, statement)
+
+
+def _run_on_sqlalchemy(connection: Foreign, statement: Statement) -> list[Row]:
+    result = connection.exec_driver_sql(statement.sql, tuple(statement.parameters))
+    return [tuple(row) for row in result.fetchall()] if result.returns_rows else []
+
+
+def _bind_sqlalchemy(connection: Foreign) -> BoundConnection:
+    if hasattr(connection, "get_bind"):  # a Session: its connection, which begins its transaction
+        if not connection.is_active:
+            raise _refused("is a Session whose transaction has failed; roll it back first")
+        connection = connection.connection()
+    if connection.closed:
+        raise _refused("is closed")
+    name, client = connection.dialect.name, connection.dialect.driver
+    if (name, client) not in (("postgresql", "psycopg"), ("postgresql", "psycopg_async")) and name != "sqlite":
+        raise Unsupported(
+            f"the connection is SQLAlchemy's {name}+{client}, which can't carry a job; use postgresql+psycopg or sqlite"
+        )
+    if not connection.in_transaction():
+        connection.begin()  # what any statement on it would do by itself (autobegin)
+    isolation = connection.get_execution_options().get("isolation_level") or connection.default_isolation_level
+    if isolation == "AUTOCOMMIT":
+        raise _refused(_AUTOCOMMIT)
+    return _SQLAlchemy("postgresql" if name == "postgresql" else "sqlite", connection)
+
+
+def _bind_django(connection: Foreign) -> BoundConnection:
+    # django.db.connection is a proxy for the connection of the current thread.
+    if connection.vendor not in ("postgresql", "sqlite"):
+        raise Unsupported(f"the connection is Django's {connection.vendor}, which can't carry a job; use postgresql or sqlite")
+    if not connection.in_atomic_block:
+        raise _refused("has no transaction; call it inside `with transaction.atomic():`")
+    if connection.needs_rollback:
+        raise _refused("has a transaction that must be rolled back; leave its atomic block first")
+    connection.ensure_connection()
+    client = connection.connection
+    if connection.vendor == "sqlite":
+        return _DBAPI("sqlite", client)
+    if _family(client) != "psycopg":
+        raise Unsupported("the connection is Django's over psycopg2, which can't carry a job; install psycopg 3")
+    _check_psycopg(client)
+    return _DBAPI("postgresql", client)
+
+
+_AUTOCOMMIT = "is in autocommit mode without a transaction; open one, or leave `connection` out"
+
+
+def _check_psycopg(connection: Foreign) -> None:
+    if connection.closed:
+        raise _refused("is closed")
+    status = connection.info.transaction_status.name
+    if status == "INERROR":
+        raise _refused("has a transaction that failed already; roll it back first")
+    if status == "IDLE" and connection.autocommit:
+        raise _refused(_AUTOCOMMIT)
+
+
+def _check_sqlite(connection: Foreign) -> None:
+    try:
+        in_transaction = connection.in_transaction
+        autocommit = connection.isolation_level is None and not in_transaction
+        connection.total_changes  # noqa: B018 - raises on a closed connection
+    except Exception as error:
+        raise _refused(f"can't be used: {error}") from None
+    if autocommit or (not in_transaction and getattr(connection, "autocommit", -1) is True):
+        raise _refused(_AUTOCOMMIT)
+
+
+def _psycopg_tuples(cursor: object) -> Any:
+    """A psycopg row factory that makes plain tuples, whatever the connection's own factory is."""
+    del cursor
+    return tuple
+
+
+def _family(connection: object) -> str:
+    """The library that `connection` comes from, by its class and the classes above it: an application may subclass them."""
+    for ancestor in type(connection).__mro__:
+        package = ancestor.__module__.partition(".")[0]
+        if package in ("psycopg", "sqlite3", "sqlalchemy", "django"):
+            return package
+    return ""
+
+
+def _is_async(connection: object) -> bool:
+    return any(ancestor.__name__.startswith(("Async", "async_")) for ancestor in type(connection).__mro__)
+
+
+def _unknown(connection: object) -> str:
+    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    return f"a {kind} can't carry a job; pass a psycopg 3, SQLAlchemy, Django or sqlite3 connection"
+
+
+def _refused(reason: str) -> InvalidJob:
+    return InvalidJob("connection", reason)
+
+
+def _as_store_error(error: Exception) -> Exception:
+    """The client's own error, named: the caller's transaction failed on our statement, and the caller must know on which."""
+    if isinstance(error, JobContractError):
+        return error
+    wrapped = StoreError(f"the job could not be written in the caller's transaction: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped

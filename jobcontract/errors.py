@@ -1,0 +1,103 @@
+"""Every error that jobcontract raises on purpose.
+
+::
+
+    JobContractError
+    ├── ConfigError              a setting, a URL or a file is wrong; nothing was contacted
+    │   └── DriverNotInstalled   the scheme is known, its client library is not here
+    ├── InvalidJob               the job (or an argument about it) can't be accepted; nothing was written
+    ├── LeaseLost                the claim's token is not current or its lease ran out; nothing changed
+    ├── Unsupported              this store, as it is configured now, can't do that; nothing was done
+    └── StoreError               the store refused or failed
+        └── StoreUnavailable     the store can't be reached or did not answer in time; try again later
+
+Three signals steer a job from inside its handler. They are not errors of this library and do not derive
+from `JobContractError`, so that an application's ``except JobContractError`` never swallows one:
+
+``Retry``  run again later, an attempt is spent;
+``Dead``   never run again, keep it for an operator;
+``Snooze`` run again later, no attempt is spent.
+
+No message, argument or cause of these errors holds a password: a client library's own error is dropped
+(``raise ... from None``) wherever it could carry the connection URL.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class JobContractError(Exception):
+    """Base of everything that jobcontract raises on purpose."""
+
+
+class ConfigError(JobContractError):
+    """A setting, URL or configuration file is wrong. Raised before anything is contacted."""
+
+
+class DriverNotInstalled(ConfigError):
+    """The driver exists, but its client library is not installed. The message names the extra to install."""
+
+
+class InvalidJob(JobContractError, ValueError):
+    """A job, or an argument of a verb, breaks the contract. Raised before any I/O; nothing was written.
+
+    `field` is the name of the offending field or argument, as the caller spells it.
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.reason = message
+
+    def __reduce__(self) -> tuple[type[InvalidJob], tuple[str, str]]:
+        return type(self), (self.field, self.reason)
+
+
+class LeaseLost(JobContractError):
+    """The claim is no longer ours: its lease ran out, or the job was claimed again. Nothing was changed."""
+
+
+class Unsupported(JobContractError):
+    """The store can't do what was asked. Raised at once and before any I/O; nothing is clamped or emulated."""
+
+
+class StoreError(JobContractError):
+    """The store refused the operation or failed in it. Whether it is worth a retry, the subclass tells."""
+
+
+class StoreUnavailable(StoreError):
+    """The store can't be reached, or did not answer within the deadline. Trying again later may succeed.
+
+    The outcome of a write that was under way is unknown. `register` is safe to repeat with the same job;
+    a settled claim is safe to abandon, for its lease runs out.
+    """
+
+
+class HandlerSignal(Exception):
+    """Base of the three signals that a handler may raise to decide what becomes of its job."""
+
+
+class Retry(HandlerSignal):
+    """Run the job again, spending an attempt. `after` is the delay; None means the kind's backoff."""
+
+    def __init__(self, reason: str = "retry requested", *, after: timedelta | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.after = after
+
+
+class Dead(HandlerSignal):
+    """Never run the job again: it goes to the dead jobs with `reason`, whatever attempts are left."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Snooze(HandlerSignal):
+    """Run the job again after `delay` without spending an attempt."""
+
+    def __init__(self, delay: timedelta) -> None:
+        super().__init__(f"snoozed for {delay}")
+        self.delay = delay

@@ -1,0 +1,93 @@
+"""Jobs between the two sides of the door: decoding what a store gives back, and the envelope that crosses wires.
+
+What comes from a store is untrusted: a column can be edited by hand, a message can be written by another program. Each record is
+decoded on its own, and raises `Undecodable` alone.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from jobcontract.contract import ENVELOPE_VERSION, Job, JobRecord
+
+
+class Undecodable(ValueError):
+    """A record or an envelope that is not a job. The message says why, without showing the input."""
+
+
+def decode(record: JobRecord) -> Job:
+    """The job that `record` holds. Raises `Undecodable`."""
+    try:
+        values: dict[str, Any] = {
+            "id": UUID(record.id),
+            "kind": record.kind,
+            "queue": record.queue,
+            "priority": record.priority,
+            "run_at": record.run_at,
+            "max_attempts": record.max_attempts,
+            "idempotency_key": record.idempotency_key,
+            "input_ref": json.loads(record.input_ref),
+        }
+        if record.headers is not None:
+            values["headers"] = json.loads(record.headers)
+        return Job.model_validate(values, context=record.input_ref)
+    except ValidationError as error:
+        finding = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in finding["loc"][:1])
+        raise Undecodable(f"the stored job is not valid: {where}: {finding['msg']}") from None
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise Undecodable(f"the stored job can't be read: {type(error).__name__}: {str(error)[:200]}") from None
+
+
+_ENVELOPE_FIELDS = ("id", "kind", "queue", "priority", "run_at", "max_attempts", "idempotency_key", "fingerprint")
+
+
+def to_envelope(record: JobRecord) -> str:
+    """`record` as one line of JSON, `{"v": 1, "id": ..., ...}`, for stores and wires that hold a job as one value.
+
+    `input_ref` and `headers` are JSON already and are set in as they are, so that no digit of a number is touched.
+    """
+    plain = {
+        "v": ENVELOPE_VERSION,
+        **{name: getattr(record, name) for name in _ENVELOPE_FIELDS},
+        "run_at": record.run_at.isoformat() if record.run_at else None,
+        "fingerprint": record.fingerprint.hex() if record.fingerprint else None,
+    }
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    return f'{text[:-1]},"input_ref":{record.input_ref},"headers":{record.headers or "null"}}}'
+
+
+def from_envelope(text: str | bytes) -> JobRecord:
+    """The record in an envelope. Raises `Undecodable` for anything else, also for a version that is newer than this code."""
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Undecodable(f"the envelope is not JSON: {str(error)[:200]}") from None
+    if not isinstance(found, dict):
+        raise Undecodable("the envelope is not a JSON object")
+    values = cast("dict[str, Any]", found)
+    version = values.get("v")
+    if version != ENVELOPE_VERSION:
+        raise Undecodable(f"the envelope has version {version!r}; this jobcontract reads version {ENVELOPE_VERSION}")
+    try:
+        return JobRecord(
+            id=str(UUID(values["id"])),
+            kind=values["kind"],
+            queue=values["queue"],
+            priority=values["priority"],
+            run_at=datetime.fromisoformat(values["run_at"]) if values["run_at"] else None,
+            max_attempts=values["max_attempts"],
+            idempotency_key=values["idempotency_key"],
+            fingerprint=bytes.fromhex(values["fingerprint"]) if values["fingerprint"] else None,
+            input_ref=json.dumps(values["input_ref"], ensure_ascii=False, separators=(",", ":")),
+            headers=json.dumps(values["headers"], ensure_ascii=False, separators=(",", ":"))
+            if values["headers"] is not None
+            else None,
+        )
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise Undecodable(f"the envelope is not a job: {type(error).__name__}: {str(error)[:200]}") from None
