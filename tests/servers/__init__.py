@@ -1,0 +1,1 @@
+"""Real servers as private processes, for tests and benchmarks: own folder, free ports, gone with us."""

@@ -1,0 +1,85 @@
+"""Services in private containers of a running Docker engine: official images, ports on loopback only."""
+
+from __future__ import annotations
+
+import functools
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from tests.servers.process import LOOPBACK, Command
+
+LABEL = "jobcontract.tests"
+
+IMAGES: Mapping[str, str] = {"postgres": "postgres:17", "redis": "redis:7", "rabbitmq": "rabbitmq:4"}
+"""PgBouncer has no official image."""
+
+
+@functools.cache
+def _engine() -> str | None:
+    docker = shutil.which("docker")
+    if docker is None:
+        return None
+    try:
+        answer = subprocess.run(
+            [docker, "version", "--format", "{{.Server.Version}}"],
+            capture_output=True,
+            timeout=20,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    return docker if answer.returncode == 0 and answer.stdout.strip() else None
+
+
+@functools.cache
+def available_image(service: str) -> str | None:
+    """The image that runs `service`, pulled if need be (blocks for that); None without an engine or image."""
+    docker, image = _engine(), IMAGES.get(service)
+    if docker is None or image is None:
+        return None
+    for attempt in (["image", "inspect", image], ["pull", "--quiet", image]):
+        if subprocess.run([docker, *attempt], capture_output=True, timeout=600, check=False).returncode == 0:
+            return image
+    return None
+
+
+def run_command(
+    image: str,
+    *arguments: str,
+    port: int,
+    port_inside: int,
+    data: str,
+    environment: Mapping[str, str],
+    name: str,
+    options: Sequence[str] = (),
+) -> Command:
+    """Run `image` in the foreground, with its port published on 127.0.0.1.
+
+    Args:
+        arguments: what the image's entry point is given.
+        data: the folder inside whose content must outlive the container; it becomes a volume.
+        name: of the container and of the volume, unique to one server (see `new_name`).
+    """
+    docker = _engine() or "docker"
+    settings = [word for key, value in environment.items() for word in ("--env", f"{key}={value}")]
+    return Command(
+        [
+            docker, "run", "--rm", "--name", name, "--label", LABEL,
+            "--publish", f"{LOOPBACK}:{port}:{port_inside}", "--volume", f"{name}:{data}",
+            *settings, *options, image, *arguments,
+        ],
+        environment=dict(os.environ),
+        kill=[docker, "kill", name],
+        pause=[docker, "pause", name],
+        resume=[docker, "unpause", name],
+        afterwards=[docker, "rm", "--force", name],
+        dispose=[docker, "volume", "rm", "--force", name],
+    )  # fmt: skip
+
+
+def new_name(service: str) -> str:
+    """A name that no other container has."""
+    return f"jobcontract-{service}-{secrets.token_hex(8)}"
