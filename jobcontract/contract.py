@@ -1,9 +1,9 @@
 """The contract: what a job is, what a store promises, and the door between the two.
 
-Producers and handlers are written against `Job`, `Registration` and `Claim`. A store is written against `Driver`: ten
-members, plural verbs, a verdict per item. What a store can do beyond that are *side doors*: protocols of one or two
-methods, which a driver simply has or has not (`Lookup`, `Cancellation`, `JoinsTransactions`, ...). What differs in degree is
-data: `Capabilities`, computed from the live server.
+Producers and handlers are written against `Job`, `Registration` and `Claim`. A store is written against
+`Driver`: ten members, plural verbs, a verdict per item. What a store can do beyond that are *side doors*:
+protocols of one or two methods, which a driver simply has or has not (`Lookup`, `Cancellation`,
+`JoinsTransactions`, ...). What differs in degree is data: `Capabilities`, computed from the live server.
 
 The life of a job::
 
@@ -18,15 +18,16 @@ The life of a job::
 
 `moving` and `moved` are the two states of a job whose home is changing from one store to another.
 
-The one guard: `complete`, `fail`, `extend` and `release` act only while the claim's token is the job's current token **and** its
-lease is unexpired by the store's clock. Both parts are needed: completing by id, by status or by worker name lets a stale
-worker finish a job that runs again elsewhere. `rescue` checks expiry in the same write that moves the job, never in a
-read before it.
+The one guard: `complete`, `fail`, `extend` and `release` act only while the claim's token is the job's
+current token **and** its lease is unexpired by the store's clock. Both parts are needed: completing by id, by
+status or by worker name lets a stale worker finish a job that runs again elsewhere. `rescue` checks expiry in
+the same write that moves the job, never in a read before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+import re
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -43,7 +44,6 @@ from pydantic import (
     PrivateAttr,
     StringConstraints,
     ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -61,9 +61,11 @@ MAX_CLAIM_LIMIT = 1000
 MAX_ERROR_BYTES = 8 * 1024
 DEFAULT_INPUT_REF_BYTES = 64 * 1024
 
-# Redis orders by milliseconds in 42 bits beside the priority; the smallest range of the four stores holds for all.
+# Redis orders by milliseconds in 42 bits beside the priority; the smallest range of the four stores holds for
+# all.
 EARLIEST_RUN_AT = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_RUN_AT = datetime(2100, 1, 1, tzinfo=UTC)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class State(StrEnum):
@@ -78,16 +80,16 @@ class State(StrEnum):
     MOVED = "moved"
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # What producers write
-# ----------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _refuse_number(value: object) -> object:
-    # Lax pydantic takes 5 for five seconds after 1970; as a run_at that is a mistake, not an instant.
-    if isinstance(value, (int, float)):
-        raise PydanticCustomError("run_at", "must be a datetime with a time zone or its ISO 8601 text")
-    return value
+    # Lax pydantic takes 5 and "5" for five seconds after 1970; as a run_at that is a mistake, not an instant.
+    if isinstance(value, datetime) or value is None or (isinstance(value, str) and _DATE.match(value)):
+        return value
+    raise PydanticCustomError("run_at", "must be a datetime with a time zone or its ISO 8601 text")
 
 
 Kind: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:\-]{1,128}\z", strict=True)]
@@ -98,8 +100,10 @@ StrictCount: TypeAlias = Annotated[int, Field(strict=True)]  # neither True nor 
 class Job(BaseModel):
     """A unit of work: what to do (`kind`), on what (`input_ref`), and under which name it is unique.
 
-    Frozen. Raises `InvalidJob`, which names the field, when it is made from bad values; a `Job` that exists can be
-    stored by every store, up to the store's declared limits. Made in memory; nothing blocks.
+    Frozen. Raises `InvalidJob`, which names the field, when it is made from bad values (pydantic's own doors,
+    such as `model_validate` or a field of another model, raise its `ValidationError` with the same sentence).
+    A `Job` that exists can be stored by every store, up to the store's declared limits. Made in memory;
+    nothing blocks.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
@@ -107,7 +111,8 @@ class Job(BaseModel):
     kind: Kind
     """Which handler runs the job: 1 to 128 of ``[A-Za-z0-9_.:-]``."""
     input_ref: dict[str, JsonValue] = Field(default_factory=dict)
-    """A reference to the input and options, never the document itself. At most 64 KiB as JSON (configurable)."""
+    """A reference to the input and options, never the document itself. At most 64 KiB as JSON (configurable).
+    """
     idempotency_key: str | None = None
     """At most one job exists per (queue, key) while the first one's record lives. 1 to 512 bytes of UTF-8."""
     queue: QueueName = "default"
@@ -125,7 +130,7 @@ class Job(BaseModel):
 
     _input_json: str = PrivateAttr(default="")
 
-    def __init__(self, **fields: Any) -> None:  # Any: pydantic's own signature, the fields above are the types
+    def __init__(self, **fields: Any) -> None:  # Any: pydantic's signature; the fields are the types
         try:
             super().__init__(**fields)
         except ValidationError as error:
@@ -159,7 +164,9 @@ class Job(BaseModel):
         if run_at is None:
             return None
         if not EARLIEST_RUN_AT <= run_at < LATEST_RUN_AT:
-            raise PydanticCustomError("run_at", "must lie in [1970-01-01, 2100-01-01), the range every store can order")
+            raise PydanticCustomError(
+                "run_at", "must lie in [1970-01-01, 2100-01-01), the range every store can order"
+            )
         return run_at.astimezone(UTC)
 
     @field_validator("headers")
@@ -170,20 +177,34 @@ class Job(BaseModel):
         except UnstorableText as error:
             raise PydanticCustomError("headers", "{reason}", {"reason": str(error)}) from None
         if size > MAX_HEADERS_BYTES:
-            raise PydanticCustomError("headers", "has {size} bytes as JSON; at most {most} are allowed",
-                                      {"size": size, "most": MAX_HEADERS_BYTES})
+            raise PydanticCustomError(
+                "headers",
+                "has {size} bytes as JSON; at most {most} are allowed",
+                {"size": size, "most": MAX_HEADERS_BYTES},
+            )
         return headers
 
     @model_validator(mode="after")
-    def _input_is_storable(self, info: ValidationInfo) -> Self:
-        if info.context is not None:  # `decode` brings the text that the store gave back
-            self._input_json = info.context
-            return self
+    def _input_is_storable(self) -> Self:
         try:
             self._input_json = dump_json(self.input_ref)
         except UnstorableText as error:
             raise PydanticCustomError("input_ref", "input_ref: {reason}", {"reason": str(error)}) from None
         return self
+
+    @classmethod
+    def restore(cls, input_json: str, fields: Mapping[str, object]) -> Self:
+        """The job that a store gave back, which keeps the text `input_json` of its input as it was stored."""
+        job = cls(**fields)
+        job._input_json = input_json
+        return job
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with the fields of `update`, checked like any job. Raises `InvalidJob`."""
+        if not update:
+            return super().model_copy(deep=deep)
+        kept = {name: getattr(self, name) for name in self.model_fields_set - update.keys()} | {"id": self.id}
+        return type(self)(**(kept | dict(update)))
 
     def to_record(self) -> JobRecord:
         """The flat form in which the job goes to a store. Never blocks."""
@@ -202,9 +223,11 @@ class Job(BaseModel):
 
 
 def _invalid_job(error: ValidationError) -> InvalidJob:
-    """The first finding of pydantic as one sentence. The input's value is shown only where it can't be a payload."""
+    """The first finding of pydantic as one sentence. The input's value is shown only where it can't be a
+    payload.
+    """
     finding = error.errors(include_url=False, include_context=False)[0]
-    path = [str(part) for part in finding["loc"]]
+    path = [_brief(str(part)) for part in finding["loc"]]
     message = finding["msg"]
     if not path:  # the model validator names its field itself
         name, _, message = message.partition(": ")
@@ -218,36 +241,51 @@ def _invalid_job(error: ValidationError) -> InvalidJob:
     if path[0] in ("input_ref", "headers"):
         where = ".".join(path[1:2])
         return InvalidJob(path[0], f"{message}{f' (at {where!r})' if where else ''}")
-    message = message[:1].lower() + message[1:]
+    if not message[:2].isupper():  # "UUID input ..."
+        message = message[:1].lower() + message[1:]
     if finding["type"] == "missing":
         return InvalidJob(path[0], "is required")
-    shown = repr(finding["input"])
-    return InvalidJob(path[0], f"{message}, not {shown if len(shown) <= 80 else shown[:77] + '...'}")
+    return InvalidJob(path[0], f"{message}, not {_shown(finding['input'])}")
+
+
+def _shown(value: object) -> str:
+    # An integer of more than 4300 digits has no repr, and a stranger's __repr__ may raise anything.
+    try:
+        return _brief(repr(value))
+    except Exception:
+        return f"this {type(value).__name__}"
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
     """What became of a registration.
 
-    A duplicate key is an answer, not an error: `created` is False and `job_id` is the job that holds the key. `conflict` says
-    that this job has another kind or input than the one that was registered now, so that a reused key is never
-    swallowed in silence.
+    A duplicate key is an answer, not an error: `created` is False and `job_id` is the job that holds the key.
+    `conflict` says that this job has another kind or input than the one that was registered now, so that a
+    reused key is never swallowed in silence.
     """
 
     job_id: UUID
     created: bool
     state: State | None = State.READY
-    """The state of the job that `job_id` names, as the registration saw it. None where the store can't look it up."""
+    """The state of the job that `job_id` names, as the registration saw it. None where the store can't look
+    it up.
+    """
     conflict: bool = False
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # What crosses the door to a driver: flat, store-ready, untrusted on the way back
-# ----------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 
 
 class JobRecord(NamedTuple):
-    """A job as stores hold it. On the way in it comes from a valid `Job`; on the way out it may hold anything.
+    """A job as stores hold it. On the way in it comes from a valid `Job`; on the way out it may hold
+    anything.
 
     A driver copies these values between its columns and never interprets `input_ref` and `headers`.
     """
@@ -269,7 +307,7 @@ class JobRecord(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """The right to run one job until `expires_at`, as a driver gave it out. All that the fenced verbs need."""
+    """The right to run one job until `expires_at`, as a driver gave it. All that the fenced verbs need."""
 
     job_id: str
     queue: str
@@ -289,7 +327,9 @@ class ClaimedRecord(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """One attempt that failed. The delay and the text are ready: backoff, cap and sanitising happened above the door."""
+    """One attempt that failed. The delay and the text are ready: backoff, cap and sanitising happened above
+    the door.
+    """
 
     lease: Lease
     error: str
@@ -305,14 +345,16 @@ class Verdict(NamedTuple):
     state: State | None = None
     """The job's state now; None when the lease was lost."""
     at: datetime | None = None
-    """With `extend` the new expiry, with a job that went back to ready its new run_at. UTC, the store's clock."""
+    """With `extend` the new expiry, with a job that went back to ready its new run_at. UTC, the store's
+    clock.
+    """
 
 
 LOST = Verdict(applied=False)
 
 
 class Rescued(NamedTuple):
-    """What one round of `rescue` did: how many expired leases went back to ready, how many jobs died of it."""
+    """What one round of `rescue` did: how many jobs went back to ready, how many died."""
 
     ready: int
     dead: int
@@ -327,7 +369,9 @@ class Claim:
 
     @property
     def attempt(self) -> int:
-        """1 for the first claim. Monotonic per job, and therefore fit to be a fencing number in other systems."""
+        """1 for the first claim. Monotonic per job, and therefore fit to be a fencing number in other
+        systems.
+        """
         return self.lease.attempt
 
     @property
@@ -341,12 +385,12 @@ class Claim:
         return self.lease.expires_at
 
     def __repr__(self) -> str:  # without the token and the input
-        return f"Claim({self.job.kind} {self.job.id}, attempt {self.attempt}, until {self.expires_at.isoformat()})"
+        return f"Claim({self.job.kind} {self.job.id}, attempt {self.attempt}, until {self.expires_at})"
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # What a store can do
-# ----------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 
 
 class Deduplication(StrEnum):
@@ -407,12 +451,12 @@ class Scheduling:
 
 
 Feature: TypeAlias = Literal[
-    "cancel", "deduplication", "fsync", "lookup", "pause", "priorities", "prune", "requeue", "scheduling", "stats",
-    "timed_lease", "transactions",
+    "cancel", "deduplication", "fsync", "lookup", "pause", "priorities", "prune", "requeue", "scheduling",
+    "stats", "timed_lease", "transactions",
 ]  # fmt: skip
 FEATURES: tuple[Feature, ...] = (
-    "cancel", "deduplication", "fsync", "lookup", "pause", "priorities", "prune", "requeue", "scheduling", "stats",
-    "timed_lease", "transactions",
+    "cancel", "deduplication", "fsync", "lookup", "pause", "priorities", "prune", "requeue", "scheduling",
+    "stats", "timed_lease", "transactions",
 )  # fmt: skip
 
 
@@ -420,8 +464,9 @@ FEATURES: tuple[Feature, ...] = (
 class Capabilities:
     """What this store, as it is configured now, can do. Values read from the live server, not opinions.
 
-    One declaration serves three readers: the user (`jobctl backends`), the conformance suite (a declared capability must have run
-    its tests, an absent one must raise `Unsupported` and leave no trace), and the migration plan (which diffs two of them).
+    One declaration serves three readers: the user (`jobctl backends`), the conformance suite (a declared
+    capability must have run its tests, an absent one must raise `Unsupported` and leave no trace), and the
+    migration plan (which diffs two of them).
     """
 
     store: str
@@ -437,7 +482,7 @@ class Capabilities:
     """The most jobs that one `Driver.register` takes; `Backend` cuts larger batches."""
     max_input_ref_bytes: int
     """The largest `input_ref` as JSON, in bytes, that the store takes."""
-    side_doors: frozenset[Feature] = field(default_factory=frozenset)
+    side_doors: frozenset[Feature] = field(default_factory=frozenset[Feature])
     """Which of lookup, cancel, requeue, prune, pause, stats the driver has (`side_doors_of` computes it)."""
     notes: tuple[str, ...] = ()
     """Sentences for people: a setting of this server that weakens a promise, and what would change it."""
@@ -465,9 +510,9 @@ class Capabilities:
         return sorted(feature for feature in required if not self.has(feature))
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # The door
-# ----------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 
 
 class Driver(Protocol):
@@ -476,18 +521,21 @@ class Driver(Protocol):
     What holds for every method:
 
     - *Called from any thread, and from several at once.* A driver brings its own pool or lock.
-    - *Arguments are valid.* `Backend` has checked them against the contract and `capabilities`; a driver checks nothing twice.
-    - *Plural, with a verdict per item, in the order of the arguments.* An empty sequence is never passed. One bad item never takes the
-      others along. The same job is never passed twice in one call.
+    - *Arguments are valid.* `Backend` has checked them against the contract and `capabilities`; a driver
+      checks nothing twice.
+    - *Plural, with a verdict per item, in the order of the arguments.* An empty sequence is never passed. One
+      bad item never takes the others along. The same job is never passed twice in one call.
     - *Durable when it returns*, to the declared durability, except where a method says otherwise.
-    - *Bounded.* A call returns or raises `StoreUnavailable` within the driver's own deadline, also when the server is stopped or the
-      network is silent.
-    - *No policy.* A driver neither logs, nor retries, nor sleeps, nor decides a delay. After `StoreUnavailable` it is usable again as
-      soon as the server is: it drops broken connections and opens new ones on the next call.
-    - *Errors.* `StoreUnavailable` when trying again can help (connection lost, deadline, deadlock, serialization failure, out of
-      connections), otherwise `StoreError` with one sentence. `ConfigError` when a setting is wrong. Never a client library's own
-      exception, and never a password.
-    - *Time is the server's.* No instant that comes from the clock of the client is ever compared with one in the store.
+    - *Bounded.* A call returns or raises `StoreUnavailable` within the driver's own deadline, also when the
+      server is stopped or the network is silent.
+    - *No policy.* A driver neither logs, nor retries, nor sleeps, nor decides a delay. After
+      `StoreUnavailable` it is usable again as soon as the server is: it drops broken connections and opens
+      new ones on the next call.
+    - *Errors.* `StoreUnavailable` when trying again can help (connection lost, deadline, deadlock,
+      serialization failure, out of connections), otherwise `StoreError` with one sentence. `ConfigError` when
+      a setting is wrong. Never a client library's own exception, and never a password.
+    - *Time is the server's.* No instant that comes from the clock of the client is ever compared with one in
+      the store.
     """
 
     @property
@@ -498,18 +546,20 @@ class Driver(Protocol):
     def register(self, records: Sequence[JobRecord]) -> list[Registration]:
         """Store jobs; all of them or, when it raises, possibly none.
 
-        Safe to repeat: a record whose id is known (ready, running, finished) is answered with ``created=False``, and never makes a
-        second job. A taken (queue, key) is answered with the job that holds it. When the holder's transaction is still open the
-        call waits for its end, and inserts if it rolls back. Two records of one call with the same (queue, key): the first wins.
-        Wakes waiting workers when a job is due now.
+        Safe to repeat: a record whose id is known (ready, running, finished) is answered with
+        ``created=False``, and never makes a second job. A taken (queue, key) is answered with the job that
+        holds it. When the holder's transaction is still open the call waits for its end, and inserts if it
+        rolls back. Two records of one call with the same (queue, key): the first wins. Wakes waiting workers
+        when a job is due now.
         """
         ...
 
     def claim(self, queues: Sequence[str], limit: int, lease: timedelta) -> list[ClaimedRecord]:
         """Take at most `limit` due jobs, for `lease`, by priority, then run_at, then id (best effort).
 
-        Never waits for a job to arrive or for a locked row. Skips paused queues and jobs whose run_at is ahead. Committed before it
-        returns; each claimed job has a new token and its attempt grew by one. Values that can't be decoded are handed over raw.
+        Never waits for a job to arrive or for a locked row. Skips paused queues and jobs whose run_at is
+        ahead. Committed before it returns; each claimed job has a new token and its attempt grew by one.
+        Values that can't be decoded are handed over raw.
         """
         ...
 
@@ -518,7 +568,8 @@ class Driver(Protocol):
         ...
 
     def fail(self, failures: Sequence[Failure]) -> list[Verdict]:
-        """Running to ready at now + retry_in, or to dead when permanent or when the attempts are spent. Fenced.
+        """Running to ready at now + retry_in, or to dead when permanent or when the attempts are spent.
+        Fenced.
 
         Keeps the error as the job's last error, and everything else of the job, also when dead.
         """
@@ -536,18 +587,22 @@ class Driver(Protocol):
         ...
 
     def rescue(self, limit: int) -> Rescued:
-        """Expired leases, at most `limit` of them, back to ready (due now), or to dead when the attempts are spent.
+        """Expired leases, at most `limit` of them, back to ready (due now), or to dead when the attempts are
+        spent.
 
-        Every worker calls it now and then, several at once. Expiry is checked by the write itself, against the store's clock. It never
-        waits for a locked row, and rows that it can't move never hide those behind them. Also repairs what only the store can break.
+        Every worker calls it now and then, several at once. Expiry is checked by the write itself, against
+        the store's clock. It never waits for a locked row, and rows that it can't move never hide those
+        behind them. Also repairs what only the store can break.
         """
         ...
 
     def wait(self, queues: Sequence[str], timeout: timedelta) -> bool:
-        """Block until work may be there, `timeout` at the longest. True is a hint, False is a timeout; neither is the truth.
+        """Block until work may be there, `timeout` at the longest. True is a hint, False is a timeout;
+        neither is the truth.
 
-        A job that was registered after the caller's last `claim` and before this call makes it return at once. Survives the restart of the
-        server: then it returns early or late, but within `timeout`, and does not raise.
+        A job that was registered after the caller's last `claim` and before this call makes it return at
+        once. Survives the restart of the server: then it returns early or late, but within `timeout`, and
+        does not raise.
         """
         ...
 
@@ -631,7 +686,9 @@ class Cancellation(Protocol):
     """Feature "cancel"."""
 
     def cancel(self, job_ids: Sequence[str]) -> list[State | None]:
-        """Ready to cancelled. Gives each job's state afterwards (`CANCELLED` where it worked), None for an unknown id."""
+        """Ready to cancelled. Gives each job's state afterwards (`CANCELLED` where it worked), None for an
+        unknown id.
+        """
         ...
 
 
@@ -640,9 +697,11 @@ class Requeue(Protocol):
     """Feature "requeue"."""
 
     def requeue(self, job_ids: Sequence[str]) -> list[State | None]:
-        """Dead or cancelled to ready, due now, with all its attempts to spend again; the attempt number goes on growing.
+        """Dead or cancelled to ready, due now, with all its attempts to spend again; the attempt number goes
+        on growing.
 
-        Gives each job's state afterwards, None for an unknown id. A ready job with a run_at ahead becomes due now.
+        Gives each job's state afterwards, None for an unknown id. A ready job with a run_at ahead becomes due
+        now.
         """
         ...
 
@@ -652,7 +711,9 @@ class Pruning(Protocol):
     """Feature "prune"."""
 
     def prune(self, older_than: timedelta, states: Collection[State], limit: int) -> int:
-        """Forget at most `limit` finished jobs (of `states`: done, dead, cancelled) and their keys; how many were forgotten."""
+        """Forget at most `limit` finished jobs (of `states`: done, dead, cancelled) and their keys; how many
+        were forgotten.
+        """
         ...
 
 
@@ -661,7 +722,9 @@ class Pausing(Protocol):
     """Feature "pause"."""
 
     def pause(self, queue: str) -> None:
-        """Claims skip the queue until `resume`. Persisted. Pausing a paused queue, or one without jobs, is fine."""
+        """Claims skip the queue until `resume`. Persisted. Pausing a paused queue, or one without jobs, is
+        fine.
+        """
         ...
 
     def resume(self, queue: str) -> None:
@@ -670,7 +733,9 @@ class Pausing(Protocol):
 
 
 class Step(NamedTuple):
-    """One thing that `Installation.install` did, or would do: a title for people, and the statements where there are any."""
+    """One thing that `Installation.install` did, or would do: a title for people, and the statements where
+    there are any.
+    """
 
     title: str
     statements: str = ""
@@ -681,12 +746,15 @@ class Installation(Protocol):
     """A store with objects of its own (schema, topology). Every driver but an in-memory one has this door."""
 
     def install(self, *, dry_run: bool = False) -> list[Step]:
-        """Create or upgrade what the store needs; idempotent, safe when several run it at once. Nothing to do is an empty list."""
+        """Create or upgrade what the store needs; idempotent, safe when several run it at once. Nothing to do
+        is an empty list.
+        """
         ...
 
 
-# What a driver yields to run inside somebody else's transaction. The same generator is driven by the driver itself on its own
-# connection, by `Backend` on a synchronous one of the caller, and by `jobcontract.aio` on an asynchronous one: the SQL is built once.
+# What a driver yields to run inside somebody else's transaction. The same generator is driven by the driver
+# itself on its own connection, by `Backend` on a synchronous one of the caller, and by `jobcontract.aio` on
+# an asynchronous one: the SQL is built once.
 
 
 class Statement(NamedTuple):
@@ -696,7 +764,9 @@ class Statement(NamedTuple):
     parameters: Sequence[object]
 
 
-Row: TypeAlias = tuple[Any, ...]  # Any: what a column holds is the store's business, and the reader's to check
+Row: TypeAlias = tuple[
+    Any, ...
+]  # Any: what a column holds is the store's business, and the reader's to check
 Result_co = TypeVar("Result_co", covariant=True)
 Steps: TypeAlias = Generator[Statement, list[Row], Result_co]
 Dialect: TypeAlias = Literal["postgresql", "sqlite"]
@@ -714,7 +784,8 @@ class JoinsTransactions(Protocol):
     def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
         """`Driver.register` as statements: yields each, is sent its rows, returns the registrations.
 
-        Neither begins nor ends a transaction. Waking workers is part of it, and takes effect when the caller commits.
+        Neither begins nor ends a transaction. Waking workers is part of it, and takes effect when the caller
+        commits.
         """
         ...
 

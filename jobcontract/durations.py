@@ -1,4 +1,6 @@
-"""Lengths of time as people write them: ``250ms``, ``30s``, ``10m``, ``1h30m``, ``7d``, or a plain number of seconds."""
+"""Lengths of time as people write them: ``250ms``, ``30s``, ``10m``, ``1h30m``, ``7d``, or a plain number of
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ _UNITS = {
     "d": timedelta(days=1),
     "w": timedelta(weeks=1),
 }
-_PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|s|m|h|d|w)")
+_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h|d|w)")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+\Z")
-_SECONDS = re.compile(r"\d{1,10}(?:\.\d{1,6})?\Z")
+_SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?\Z")
 
 
 def parse_duration(text: str) -> timedelta:
@@ -29,16 +31,19 @@ def parse_duration(text: str) -> timedelta:
         return timedelta(seconds=float(text))
     if not _WHOLE.match(text):
         raise ValueError(f"{text!r} is not a length of time; write it as 250ms, 30s, 10m, 1h30m or 7d")
-    return sum((float(number) * _UNITS[unit] for number, unit in _PART.findall(text)), timedelta())
+    try:
+        return sum((float(number) * _UNITS[unit] for number, unit in _PART.findall(text)), timedelta())
+    except OverflowError:
+        raise ValueError(f"{text!r} is longer than a timedelta can be") from None
 
 
 def format_duration(length: timedelta) -> str:
     """`length` for people, in its two largest units: ``1h 30m``, ``2.5s``, ``12ms``."""
     seconds = length.total_seconds()
     sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
-    if seconds < 1:
+    if seconds < 0.9995:  # what would not be rounded up to 1000ms
         return f"{sign}{seconds * 1000:.0f}ms"
-    if seconds < 10:
+    if seconds < 9.95:
         return f"{sign}{seconds:.1f}s"
     parts: list[str] = []
     rest = round(seconds)

@@ -12,6 +12,7 @@ What a store could refuse, change or choke on is refused here, once, before any 
 from __future__ import annotations
 
 import json
+import sys
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -39,7 +40,12 @@ def dump_json(value: object) -> str:
         raise UnstorableText("can't be written as JSON") from None
     # The fast path of a good value ends here: the escaped NUL is the only bad thing that json.dumps lets pass
     # beside lone surrogates, and nesting shows as brackets.
-    if "\\u0000" in text or not is_encodable(text) or text.count("{") + text.count("[") > MAX_DEPTH:
+    if (
+        "\\u0000" in text
+        or not is_encodable(text)
+        or text.count("{") + text.count("[") > MAX_DEPTH
+        or not 0 < sys.get_int_max_str_digits() <= MAX_INTEGER_DIGITS  # the application lifted Python's limit
+    ):
         _refuse(value, "", 0)
     return text
 
@@ -67,8 +73,8 @@ def is_encodable(text: str) -> bool:
 def storable(text: str, *, max_bytes: int) -> str:
     """The nearest text to `text` that can be stored: for error texts, whose write must never fail.
 
-    NUL and lone surrogates become U+FFFD; what is longer than `max_bytes` in UTF-8 keeps its head and its tail, for
-    a traceback ends with what matters. Cuts before it encodes, so that 50 MB cost nothing.
+    NUL and lone surrogates become U+FFFD; what is longer than `max_bytes` in UTF-8 keeps its head and its
+    tail, for a traceback ends with what matters. Cuts before it encodes, so that 50 MB cost nothing.
     """
     if len(text) > max_bytes:
         text = text[: max_bytes // 2] + "\n[...]\n" + text[-(max_bytes // 2) :]
@@ -81,14 +87,15 @@ def storable(text: str, *, max_bytes: int) -> str:
 
 
 def fingerprint(kind: str, value: object) -> bytes:
-    """16 bytes that differ when the kind or the input of two jobs differ, whatever the order of their keys."""
+    """16 bytes that differ when kind or input of two jobs differ, whatever the order of their keys."""
     canonical = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
     return blake2b(f"{kind}\n{canonical}".encode(), digest_size=16).digest()
 
 
 def _refuse(value: object, path: str, depth: int) -> None:
-    """Raise `UnstorableText` for the first bad part of `value`, naming its path; return when there is none."""
-    where = path or "the value"
+    """Raise `UnstorableText` for the first bad part of `value`, naming its path, if there is one."""
+    where = path if len(path) <= 80 else f"{path[:77]}..."
+    where = where or "the value"
     if depth > MAX_DEPTH:
         raise UnstorableText(f"is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
