@@ -206,6 +206,11 @@ class Job(BaseModel):
         kept = {name: getattr(self, name) for name in self.model_fields_set - update.keys()} | {"id": self.id}
         return type(self)(**(kept | dict(update)))
 
+    @property
+    def input_json(self) -> str:
+        """`input_ref` as the JSON text that goes to a store, or that came from one."""
+        return self._input_json
+
     def to_record(self) -> JobRecord:
         """The flat form in which the job goes to a store. Never blocks."""
         return JobRecord(
@@ -317,6 +322,8 @@ class Lease(NamedTuple):
     """1 for the first claim; grows with every claim of the job, also with those that spend no attempt."""
     expires_at: datetime
     """UTC, by the store's clock."""
+    refunded: int = 0
+    """How many of the earlier attempts were given back (`release`) and do not count against max_attempts."""
 
 
 class ClaimedRecord(NamedTuple):
@@ -373,6 +380,11 @@ class Claim:
         systems.
         """
         return self.lease.attempt
+
+    @property
+    def spent(self) -> int:
+        """How many attempts count against max_attempts, this one included: what was released does not."""
+        return self.lease.attempt - self.lease.refunded
 
     @property
     def token(self) -> str:
