@@ -1,13 +1,15 @@
 """Settings: which stores exist, which is the default, and how a worker behaves.
 
-They come from `jobcontract.toml` (or ``[tool.jobcontract]`` in `pyproject.toml`), found in the working directory or the nearest
-directory above it that has one, or from the file that ``JOBCONTRACT_CONFIG`` names. Environment variables win over the file::
+They come from `jobcontract.toml` (or ``[tool.jobcontract]`` in `pyproject.toml`), found in the working
+directory or the nearest
+directory above it that has one, or from the file that ``JOBCONTRACT_CONFIG`` names. Environment variables
+win over the file::
 
     JOBCONTRACT_DEFAULT=postgres
     JOBCONTRACT_BACKENDS__POSTGRES__URL=postgresql://...
 
-Nothing configured at all means `DEFAULT_URL`. A key that nobody reads is an error that names the nearest known one, for a setting with
-a typo in it is a setting that silently does nothing.
+Nothing configured at all means `DEFAULT_URL`. A key that nobody reads is an error that names the nearest
+known one, for a setting with a typo in it is a setting that silently does nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -37,7 +39,9 @@ _DELIMITER = "__"
 
 
 class StoreOptions(BaseModel):
-    """Base of a driver's own options: the keys of its ``[backends.NAME]`` table and the parameters of its URL."""
+    """Base of a driver's own options: the keys of its ``[backends.NAME]`` table and the parameters of its
+    URL.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,10 +58,14 @@ class StoreSettings:
     options: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def read_options(self, model: type[Options]) -> Options:
-        """The options of the table and of the URL's query as `model`. Raises `ConfigError` for unknown, doubled or bad ones."""
+        """The options of the table and of the URL's query as `model`. Raises `ConfigError` for unknown,
+        doubled or bad ones.
+        """
         doubled = self.options.keys() & self.url.query.keys()
         if doubled:
-            raise ConfigError(f"backend {self.name!r}: {min(doubled)!r} is set in the URL and beside it; keep one")
+            raise ConfigError(
+                f"backend {self.name!r}: {min(doubled)!r} is set in the URL and beside it; keep one"
+            )
         try:
             return model.model_validate({**self.options, **self.url.query})
         except ValidationError as error:
@@ -119,7 +127,9 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment over the file (whose values arrive as the init arguments); no dotenv, no secrets directory."""
+        """The environment over the file (whose values arrive as the init arguments); no dotenv, no secrets
+        directory.
+        """
         del settings_cls, dotenv_settings, file_secret_settings
         return env_settings, init_settings
 
@@ -138,7 +148,7 @@ class Settings(BaseSettings):
 
     def _no_such_backend(self, name: str) -> str:
         if not self.backends:
-            return f"there is no backend {name!r}, for none is configured; add [backends.{name}] with a url to {FILE_NAME}"
+            return f"there is no backend {name!r}: none is configured; add [backends.{name}] to {FILE_NAME}"
         return f"there is no backend {name!r}; {_nearest(name, self.backends)}"
 
 
@@ -187,7 +197,7 @@ def _find_file(variables: Mapping[str, str]) -> Path | None:
 def _read_file(path: Path) -> dict[str, Any]:
     values = _read_toml(path)
     if path.name == "pyproject.toml":
-        return values.get("tool", {}).get("jobcontract", {})
+        return cast("dict[str, Any]", values["tool"]["jobcontract"])
     return values
 
 
@@ -220,7 +230,9 @@ def _known_keys(location: tuple[int | str, ...]) -> list[str]:
 
 
 def _sentence(error: ValidationError, known: Iterable[str]) -> str:
-    """The first finding: the key by its path, what is wrong with it, the nearest known key. Shows no value: it may be a secret."""
+    """The first finding: the key by its path, what is wrong with it, the nearest known key. Shows no value:
+    it may be a secret.
+    """
     finding = error.errors(include_url=False, include_input=False)[0]
     key = ".".join(str(part) for part in finding["loc"])
     if finding["type"] == "extra_forbidden":
@@ -234,13 +246,20 @@ def _sentence(error: ValidationError, known: Iterable[str]) -> str:
 def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
     names = sorted(known)
     near = get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"did you mean {prefix + near[0]!r}?" if near else f"known are: {', '.join(prefix + each for each in names)}"
+    return (
+        f"did you mean {prefix + near[0]!r}?"
+        if near
+        else f"known are: {', '.join(prefix + each for each in names)}"
+    )
 
 
 def _only(backends: Mapping[str, BackendTable]) -> str | None:
     """The one configured backend needs no `default`; among several, the choice must be said."""
     if len(backends) > 1:
-        raise ConfigError(f"several backends are configured and none is the default; set default to one of: {', '.join(sorted(backends))}")
+        raise ConfigError(
+            "several backends are configured and none is the default; "
+            f"set default to one of: {', '.join(sorted(backends))}"
+        )
     return next(iter(backends), None)
 
 

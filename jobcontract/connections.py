@@ -1,8 +1,8 @@
 """The caller's own database connection, whatever library it comes from.
 
-`bind` recognises a connection by the module its class lives in, and imports nothing: an application that has no Django never
-loads Django. What comes back runs `Statement`s inside the caller's open transaction, on the driver connection beneath, and neither begins,
-commits nor rolls back anything.
+`bind` recognises a connection by the module its class lives in, and imports nothing: an application that has
+no Django never loads Django. What comes back runs `Statement`s inside the caller's open transaction, on the
+driver connection beneath, and neither begins, commits nor rolls back anything.
 
 =====================================  ======================  ===============
 the caller holds                       awaited (`bind_async`)  dialect
@@ -13,8 +13,9 @@ Django connection                      no                      postgresql (psyco
 sqlite3.Connection                     no                      sqlite
 =====================================  ======================  ===============
 
-Refused, with the reason, before anything is sent: a connection that is closed, whose transaction has failed already, or that is in
-autocommit mode without a transaction (the job would commit by itself, apart from the business row).
+Refused, with the reason, before anything is sent: a connection that is closed, whose transaction has failed
+already, or that is in autocommit mode without a transaction (the job would commit by itself, apart from the
+business row).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from jobcontract.errors import InvalidJob, JobContractError, StoreError, Unsuppo
 
 Result = TypeVar("Result")
 
-# The connections below belong to libraries that the core must not import, hence Any: what they are was checked by name.
+# The connections below belong to libraries that the core must not import, hence Any: what they are was
+# checked by name.
 Foreign = Any
 
 
@@ -36,7 +38,7 @@ class BoundConnection(Protocol):
     dialect: Dialect
 
     def run(self, statement: Statement) -> list[Row]:
-        """The rows of `statement` (none for one that gives no rows). Raises what the client library raises."""
+        """The rows of `statement`, if it gives any. Raises what the client library raises."""
         ...
 
 
@@ -51,40 +53,55 @@ class AsyncBoundConnection(Protocol):
 
 
 def run_steps(bound: BoundConnection, steps: Steps[Result]) -> Result:
-    """Drive `steps` to their result on `bound`. What a statement raises goes through the generator, then to the caller."""
+    """Drive `steps` to their result on `bound`.
+
+    What a statement raises is thrown into the generator, whose driver may know its meaning; otherwise it
+    becomes a `StoreError` with the client's error as its cause.
+    """
     try:
         statement = next(steps)
         while True:
             try:
                 rows = bound.run(statement)
             except Exception as error:
-                statement = steps.throw(_as_store_error(error))
+                statement = steps.throw(error)
             else:
                 statement = steps.send(rows)
     except StopIteration as stop:
         return cast(Result, stop.value)
+    except JobContractError:
+        raise
+    except Exception as error:
+        raise _failed_in_callers_transaction(error) from error
 
 
 async def run_steps_async(bound: AsyncBoundConnection, steps: Steps[Result]) -> Result:
-    """`run_steps`, awaited."""
+    """`run_steps`, awaited. A twin by necessity: the one await in the middle can't be shared between the
+    colours.
+    """
     try:
         statement = next(steps)
         while True:
             try:
                 rows = await bound.run(statement)
             except Exception as error:
-                statement = steps.throw(_as_store_error(error))
+                statement = steps.throw(error)
             else:
                 statement = steps.send(rows)
     except StopIteration as stop:
         return cast(Result, stop.value)
+    except JobContractError:
+        raise
+    except Exception as error:
+        raise _failed_in_callers_transaction(error) from error
 
 
 def bind(connection: object) -> BoundConnection:
     """The open transaction of a synchronous `connection`.
 
-    Raises `InvalidJob` (field ``connection``) when it is closed, has failed or has no transaction, `Unsupported` for a kind of
-    connection that can't carry a job. May open SQLAlchemy's or Django's lazy connection; otherwise does no I/O.
+    Raises `InvalidJob` (field ``connection``) when it is closed, has failed or has no transaction,
+    `Unsupported` for a kind of connection that can't carry a job. May open SQLAlchemy's or Django's lazy
+    connection; otherwise does no I/O.
     """
     family = _family(connection)
     if family == "psycopg":
@@ -157,7 +174,9 @@ class _AsyncPsycopg:
 
 
 class _AsyncSQLAlchemy:
-    """SQLAlchemy's AsyncConnection: the statements run on its greenlet, so that its asynchronous driver is awaited for us."""
+    """SQLAlchemy's AsyncConnection: the statements run on its greenlet, so that its asynchronous driver is
+    awaited for us.
+    """
 
     def __init__(self, connection: Foreign) -> None:
         self.dialect: Dialect = "postgresql" if connection.dialect.name == "postgresql" else "sqlite"
@@ -191,13 +210,19 @@ def _bind_sqlalchemy(connection: Foreign) -> BoundConnection:
     if connection.closed:
         raise _refused("is closed")
     name, client = connection.dialect.name, connection.dialect.driver
-    if (name, client) not in (("postgresql", "psycopg"), ("postgresql", "psycopg_async")) and name != "sqlite":
+    if (name, client) not in (
+        ("postgresql", "psycopg"),
+        ("postgresql", "psycopg_async"),
+    ) and name != "sqlite":
         raise Unsupported(
-            f"the connection is SQLAlchemy's {name}+{client}, which can't carry a job; use postgresql+psycopg or sqlite"
+            f"the connection is SQLAlchemy's {name}+{client}, which can't carry a job; "
+            "use postgresql+psycopg or sqlite"
         )
     if not connection.in_transaction():
         connection.begin()  # what any statement on it would do by itself (autobegin)
-    isolation = connection.get_execution_options().get("isolation_level") or connection.default_isolation_level
+    isolation = (
+        connection.get_execution_options().get("isolation_level") or connection.default_isolation_level
+    )
     if isolation == "AUTOCOMMIT":
         raise _refused(_AUTOCOMMIT)
     return _SQLAlchemy("postgresql" if name == "postgresql" else "sqlite", connection)
@@ -206,7 +231,10 @@ def _bind_sqlalchemy(connection: Foreign) -> BoundConnection:
 def _bind_django(connection: Foreign) -> BoundConnection:
     # django.db.connection is a proxy for the connection of the current thread.
     if connection.vendor not in ("postgresql", "sqlite"):
-        raise Unsupported(f"the connection is Django's {connection.vendor}, which can't carry a job; use postgresql or sqlite")
+        raise Unsupported(
+            f"the connection is Django's {connection.vendor}, which can't carry a job; "
+            "use postgresql or sqlite"
+        )
     if not connection.in_atomic_block:
         raise _refused("has no transaction; call it inside `with transaction.atomic():`")
     if connection.needs_rollback:
@@ -216,7 +244,9 @@ def _bind_django(connection: Foreign) -> BoundConnection:
     if connection.vendor == "sqlite":
         return _DBAPI("sqlite", client)
     if _family(client) != "psycopg":
-        raise Unsupported("the connection is Django's over psycopg2, which can't carry a job; install psycopg 3")
+        raise Unsupported(
+            "the connection is Django's over psycopg2, which can't carry a job; install psycopg 3"
+        )
     _check_psycopg(client)
     return _DBAPI("postgresql", client)
 
@@ -252,7 +282,9 @@ def _psycopg_tuples(cursor: object) -> Any:
 
 
 def _family(connection: object) -> str:
-    """The library that `connection` comes from, by its class and the classes above it: an application may subclass them."""
+    """The library that `connection` comes from, by its class and the classes above it: an application may
+    subclass them.
+    """
     for ancestor in type(connection).__mro__:
         package = ancestor.__module__.partition(".")[0]
         if package in ("psycopg", "sqlite3", "sqlalchemy", "django"):
@@ -273,10 +305,10 @@ def _refused(reason: str) -> InvalidJob:
     return InvalidJob("connection", reason)
 
 
-def _as_store_error(error: Exception) -> Exception:
-    """The client's own error, named: the caller's transaction failed on our statement, and the caller must know on which."""
-    if isinstance(error, JobContractError):
-        return error
-    wrapped = StoreError(f"the job could not be written in the caller's transaction: {type(error).__name__}: {error}")
-    wrapped.__cause__ = error
-    return wrapped
+def _failed_in_callers_transaction(error: Exception) -> StoreError:
+    # SQLAlchemy's text repeats the statement and its parameters, payload and all; the client's own error does
+    # not.
+    client: object = getattr(error, "orig", None) or error
+    return StoreError(
+        f"the job could not be written in the caller's transaction: {type(client).__name__}: {client}"
+    )

@@ -59,7 +59,7 @@ class LeaseLost(JobContractError):
 
 
 class Unsupported(JobContractError):
-    """The store can't do what was asked. Raised at once and before any I/O; nothing is clamped or emulated."""
+    """The store can't do what was asked. Raised before any I/O; nothing is clamped or emulated."""
 
 
 class StoreError(JobContractError):

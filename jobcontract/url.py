@@ -1,12 +1,12 @@
 """Store URLs, taken apart here before any client library sees them.
 
-Client libraries echo what they can't parse, password and all. So the URL is split, decoded and checked by `StoreURL`; drivers hand the
-*parts* to their clients, and nothing but `StoreURL.redacted` is ever printed.
+Client libraries echo what they can't parse, password and all. So the URL is split, decoded and checked by
+`StoreURL`; drivers hand the *parts* to their clients, and nothing but `StoreURL.redacted` is ever printed.
 
     scheme://[user[:password]@]host[:port][,host[:port]...][/path][?name=value&...]
 
-IPv6 hosts stand in brackets. User, password, path and values are percent-decoded; a password with ``@``, ``:`` or ``/`` in it
-must be percent-encoded, and the error that says so shows none of it.
+IPv6 hosts stand in brackets. User, password, path and values are percent-decoded; a password with ``@``,
+``:`` or ``/`` in it must be percent-encoded, and the error that says so shows none of it.
 """
 
 from __future__ import annotations
@@ -50,27 +50,37 @@ class StoreURL:
 
     @classmethod
     def parse(cls, text: str) -> StoreURL:
-        """Take `text` apart. Raises `ConfigError` with a sentence that shows no part of user, password or query."""
+        """Take `text` apart. Raises `ConfigError` with a sentence that shows no part of user, password or
+        query.
+        """
         found = _SCHEME.match(text)
         if not found:
-            raise ConfigError("the URL does not begin with a scheme such as postgresql://, sqlite://, redis:// or amqp://")
+            raise ConfigError(
+                "the URL does not begin with a scheme such as postgresql://, sqlite://, redis:// or amqp://"
+            )
         scheme = found[1].lower()
         if any(ord(character) < 33 or ord(character) == 127 for character in text):
             raise ConfigError(f"the {scheme} URL holds a space or control character; percent-encode it")
         if _BAD_PERCENT.search(text):
-            raise ConfigError(f"the {scheme} URL has a '%' that is not followed by two hex digits; write a literal '%' as %25")
+            raise ConfigError(
+                f"the {scheme} URL has a '%' without two hex digits behind it; write a literal '%' as %25"
+            )
         if "#" in text:
             raise ConfigError(f"the {scheme} URL holds a '#'; write a literal '#' as %23")
         rest, _, query = text[found.end() :].partition("?")
         authority, slash, path = rest.partition("/")
         credentials, at, addresses = authority.rpartition("@")
         if "@" in credentials:
-            raise ConfigError(f"the {scheme} URL has more than one '@' before its host; write one in a password as %40")
+            raise ConfigError(
+                f"the {scheme} URL has more than one '@' before its host; write one in a password as %40"
+            )
         if "@" in path:
             # postgresql://user:pa/ss@host/db: the password's slash ended the authority early.
-            raise ConfigError(f"the {scheme} URL has an '@' in its path; write '/' in a password as %2F and '@' as %40")
+            raise ConfigError(
+                f"the {scheme} URL has an '@' in its path; write '/' in a password as %2F and '@' as %40"
+            )
         if not at and "@" in query:
-            raise ConfigError(f"the {scheme} URL has an '@' behind a '?'; write '?' in a password as %3F, '@' in a value as %40")
+            raise ConfigError(f"the {scheme} URL has an '@' behind a '?'; write '?' as %3F and '@' as %40")
         username, colon, password = credentials.partition(":")
         return cls(
             scheme=scheme,
@@ -114,7 +124,9 @@ def _host(scheme: str, address: str) -> Host:
     else:
         name, colon, port = address.partition(":")
         if ":" in port:
-            raise ConfigError(f"the {scheme} URL has a host with several ':'; write an IPv6 address in brackets")
+            raise ConfigError(
+                f"the {scheme} URL has a host with several ':'; write an IPv6 address in brackets"
+            )
         rest = colon + port
     if rest and not (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535):
         raise ConfigError(f"the {scheme} URL has a port that is not a number from 1 to 65535")

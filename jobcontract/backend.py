@@ -1,0 +1,684 @@
+"""What users hold: one `Backend` per store, the same for every store.
+
+Everything that must not differ between stores happens here, once, above the door: validation, the choice of a
+delay, decoding of what comes back, the verdict on one item turned into an exception, and telemetry. A driver
+below moves records.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import timedelta
+from functools import partial
+from types import TracebackType
+from typing import Protocol, Self, TypeAlias, TypeVar, cast
+from uuid import UUID
+
+from pydantic import TypeAdapter, ValidationError
+
+from jobcontract.backoff import DEFAULT_BACKOFF
+from jobcontract.connections import bind, run_steps
+from jobcontract.contract import (
+    DEFAULT_INPUT_REF_BYTES,
+    MAX_CLAIM_LIMIT,
+    MAX_ERROR_BYTES,
+    Cancellation,
+    Capabilities,
+    Claim,
+    Dialect,
+    Driver,
+    Failure,
+    Feature,
+    Installation,
+    Job,
+    JobRecord,
+    JoinsTransactions,
+    Lease,
+    Lookup,
+    Page,
+    Pausing,
+    Pruning,
+    QueueName,
+    QueueStats,
+    Registration,
+    Requeue,
+    Rescued,
+    State,
+    Statistics,
+    Step,
+    Steps,
+    TimedLease,
+    Verdict,
+)
+from jobcontract.errors import (
+    InvalidJob,
+    JobContractError,
+    LeaseLost,
+    StoreError,
+    StoreUnavailable,
+    Unsupported,
+)
+from jobcontract.jsontext import storable
+from jobcontract.records import Undecodable, decode
+from jobcontract.status import JobStatus
+
+log = logging.getLogger(__name__)
+
+DEFAULT_LEASE = timedelta(minutes=2)
+DEFAULT_QUEUES = ("default",)
+FINISHED_STATES = frozenset({State.DONE, State.DEAD, State.CANCELLED})
+_LONGEST_DELAY = timedelta(days=366 * 10)
+_queue_name: TypeAdapter[str] = TypeAdapter(QueueName)
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+
+class MakesJob(Protocol):
+    """A typed input (`JobInput`): it knows how to become a `Job`."""
+
+    def to_job(self) -> Job:
+        """The job that carries this input."""
+        ...
+
+
+Registrable: TypeAlias = Job | MakesJob
+
+
+class Backend:
+    """A store of jobs. Made by `get_backend`; opens its connections on first use; safe to share between
+    threads.
+
+    Safe to create before a fork, too: a child process opens connections of its own. Every verb blocks for at
+    most the store's deadline, raises `StoreUnavailable` when trying again can help, and `InvalidJob` or
+    `Unsupported` before any I/O.
+
+    Close it with `close`, or use it as a context manager.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_driver: Callable[[], Driver],
+        *,
+        max_input_ref_bytes: int = DEFAULT_INPUT_REF_BYTES,
+    ) -> None:
+        """`open_driver` makes the driver, at first use and again in each forked child; it contacts nothing by
+        itself.
+        """
+        self.name = name
+        self._open_driver = open_driver
+        self._max_input_ref_bytes = max_input_ref_bytes
+        self._opening = threading.Lock()
+        self._opened: tuple[int, Driver] | None = None
+
+    # -- What the store can do ---------------------------------------------------------------------
+
+    @property
+    def driver(self) -> Driver:
+        """The door itself, for those who extend jobcontract. Applications use the verbs below."""
+        opened = self._opened
+        if opened is None or opened[0] != os.getpid():
+            with self._opening:
+                opened = self._opened
+                if opened is None or opened[0] != os.getpid():
+                    # After a fork the parent's driver is left alone: closing it would say goodbye on the
+                    # parent's sockets.
+                    opened = self._opened = (os.getpid(), self._open_driver())
+        return opened[1]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store, as it is configured now, can do. Contacts the server once."""
+        return self._perform("capabilities", 1, lambda: self.driver.capabilities)
+
+    def require(self, features: Collection[Feature]) -> None:
+        """Raise `Unsupported` unless the store has all `features`: at start, not at three in the morning."""
+        lacking = self.capabilities.lacking(features)
+        if lacking:
+            raise Unsupported(
+                f"{self.capabilities.store} (backend {self.name!r}) lacks {', '.join(lacking)}; "
+                "choose another backend, or see `jobctl backends` for the setting that would change it"
+            )
+
+    # -- Producing ---------------------------------------------------------------------------------
+
+    def register(self, job: Registrable, *, connection: object | None = None) -> Registration:
+        """Store one job; durable when it returns, as the store's capabilities declare.
+
+        With `connection` (psycopg, SQLAlchemy Connection or Session, Django, sqlite3) the job commits or
+        vanishes with the caller's open transaction. Safe to repeat with the same `Job`. A taken idempotency
+        key is answered with ``created=False``.
+        """
+        return self.register_many([job], connection=connection)[0]
+
+    def register_many(
+        self, jobs: Iterable[Registrable], *, connection: object | None = None
+    ) -> list[Registration]:
+        """Store jobs, in batches as large as the store takes; answers come in the order of `jobs`.
+
+        All jobs are checked before the first is sent. Without `connection` each batch commits by itself: when
+        this raises `StoreUnavailable`, repeat it with the same jobs, and those that were stored are answered
+        as they are.
+        """
+        if connection is None:
+            records = self._checked_records(jobs)
+            store: Callable[[Sequence[JobRecord]], list[Registration]] = self._register
+        else:
+            bound = bind(connection)
+            records, steps = self.registration_in_transaction(jobs, bound.dialect)
+            store = lambda batch: run_steps(bound, steps(batch))  # noqa: E731
+        if not records:
+            return []
+        most = self.capabilities.max_register_batch
+        return self._in_rounds(
+            "register", records, most, lambda record: record.id, store, _repeated_registration
+        )
+
+    def registration_in_transaction(
+        self, jobs: Iterable[Registrable], dialect: Dialect
+    ) -> tuple[list[JobRecord], Callable[[Sequence[JobRecord]], Steps[list[Registration]]]]:
+        """What `register_many` sends on a caller's connection of `dialect`: the checked records, and the
+        steps for a batch of them.
+
+        For a face that drives the steps itself (`jobcontract.aio`). Raises what `register_many` raises before
+        any statement.
+        """
+        driver = self.driver
+        if not isinstance(driver, JoinsTransactions):
+            raise Unsupported(
+                f"{self.capabilities.store} (backend {self.name!r}) can't write a job in the caller's "
+                "transaction; register after the commit, without `connection`"
+            )
+        if dialect != driver.dialect:
+            raise InvalidJob(
+                "connection",
+                f"is a {dialect} connection, and {self.capabilities.store} needs one of {driver.dialect}",
+            )
+        return self._checked_records(jobs), driver.register_steps
+
+    # -- Running -----------------------------------------------------------------------------------
+
+    def claim(
+        self, *, queues: Sequence[str] = DEFAULT_QUEUES, limit: int = 1, lease: timedelta | None = None
+    ) -> list[Claim]:
+        """Take at most `limit` (1 to 1000) due jobs of `queues` for `lease` (None: 2 minutes, or what the
+        store gives).
+
+        Never waits for a job. By priority, then run_at, then id, as well as concurrent claimers allow. A
+        stored job that can't be decoded goes to the dead jobs with the reason and is not returned.
+        """
+        _check_limit(limit, MAX_CLAIM_LIMIT)
+        names = _check_queues(queues)
+        length = self._lease(lease)
+        claimed = self._perform("claim", limit, lambda: self.driver.claim(names, limit, length))
+        claims: list[Claim] = []
+        broken: list[Failure] = []
+        for lease_, record in claimed:
+            try:
+                claims.append(Claim(decode(record), lease_))
+            except Undecodable as error:
+                broken.append(
+                    Failure(
+                        lease_, storable(str(error), max_bytes=MAX_ERROR_BYTES), timedelta(), permanent=True
+                    )
+                )
+        if broken:
+            self._bury(broken)
+        return claims
+
+    def complete(self, claim: Claim) -> None:
+        """The job is done. Raises `LeaseLost`, and changes nothing, unless the claim is current and its lease
+        unexpired.
+        """
+        _raise_when_lost(claim, self.complete_many([claim])[0])
+
+    def complete_many(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """`complete` for each claim, with a verdict for each instead of an exception."""
+        return self._settle("complete", [claim.lease for claim in claims], self.driver.complete)
+
+    def fail(
+        self,
+        claim: Claim,
+        error: str | BaseException,
+        *,
+        retry_in: timedelta | None = None,
+        permanent: bool = False,
+    ) -> Verdict:
+        """The attempt failed. The job is ready again after `retry_in`, or dead when `permanent` or when its
+        attempts are spent.
+
+        `retry_in` None is exponential backoff with jitter. `error` is kept, sanitised and cut to 8 KiB.
+        Raises `LeaseLost`.
+        """
+        verdict = self.fail_many([self.failure(claim, error, retry_in=retry_in, permanent=permanent)])[0]
+        _raise_when_lost(claim, verdict)
+        return verdict
+
+    def failure(
+        self,
+        claim: Claim,
+        error: str | BaseException,
+        *,
+        retry_in: timedelta | None = None,
+        permanent: bool = False,
+    ) -> Failure:
+        """What `fail_many` takes: `error` made storable, the delay chosen. No I/O."""
+        if retry_in is None:
+            retry_in = DEFAULT_BACKOFF.delay(claim.attempt)
+        _check_delay("retry_in", retry_in)
+        text = error if isinstance(error, str) else _describe(error)
+        return Failure(claim.lease, storable(text, max_bytes=MAX_ERROR_BYTES), retry_in, permanent)
+
+    def fail_many(self, failures: Sequence[Failure]) -> list[Verdict]:
+        """`fail` for each, with a verdict for each instead of an exception."""
+        return self._in_rounds(
+            "fail",
+            failures,
+            MAX_CLAIM_LIMIT,
+            lambda failure: failure.lease.job_id,
+            self.driver.fail,
+            _lost,
+        )
+
+    def extend(self, claim: Claim, lease: timedelta | None = None) -> Claim:
+        """The lease ends `lease` from now. The claim with its new expiry; its token stays. Raises
+        `LeaseLost`.
+        """
+        verdict = self.extend_many([claim], lease)[0]
+        _raise_when_lost(claim, verdict)
+        return Claim(claim.job, claim.lease._replace(expires_at=verdict.at or claim.expires_at))
+
+    def extend_many(self, claims: Sequence[Claim], lease: timedelta | None = None) -> list[Verdict]:
+        """`extend` for each claim, with a verdict (whose `at` is the new expiry) for each instead of an
+        exception.
+        """
+        length = self._lease(lease)
+        return self._settle(
+            "extend", [claim.lease for claim in claims], lambda leases: self.driver.extend(leases, length)
+        )
+
+    def release(self, claims: Sequence[Claim], *, delay: timedelta = timedelta()) -> list[Verdict]:
+        """Give back jobs that did not run: ready again after `delay`, and no attempt is spent."""
+        _check_delay("delay", delay)
+        return self._settle(
+            "release", [claim.lease for claim in claims], lambda leases: self.driver.release(leases, delay)
+        )
+
+    def wait(self, queues: Sequence[str] = DEFAULT_QUEUES, timeout: timedelta = timedelta(seconds=1)) -> bool:
+        """Block until work may be there, `timeout` at the longest. A hint: claim, whatever it says."""
+        names = _check_queues(queues)
+        _check_delay("timeout", timeout)
+        return self._perform("wait", 1, lambda: self.driver.wait(names, timeout))
+
+    def rescue(self, limit: int = 100) -> Rescued:
+        """Take back at most `limit` (1 to 1000) expired leases. Workers do this by themselves."""
+        _check_limit(limit, MAX_CLAIM_LIMIT)
+        return self._perform("rescue", limit, lambda: self.driver.rescue(limit))
+
+    # -- Looking and mending: side doors, `Unsupported` where the store has none -------------------
+
+    def get(self, job_id: UUID | str) -> JobStatus | None:
+        """The job, wherever it is in its life, or None."""
+        door = self.driver
+        if not isinstance(door, Lookup):
+            raise self._lacking("lookup")
+        identifier = _check_id(job_id)
+        stored = self._perform("get", 1, lambda: door.get(identifier))
+        return None if stored is None else JobStatus.of(stored)
+
+    def jobs(
+        self,
+        *,
+        queue: str | None = None,
+        state: State | None = None,
+        kind: str | None = None,
+        idempotency_key: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> list[JobStatus]:
+        """A page of jobs, newest first; `cursor` is that of the last job of the page before."""
+        door = self.driver
+        if not isinstance(door, Lookup):
+            raise self._lacking("lookup")
+        _check_limit(limit, MAX_CLAIM_LIMIT)
+        if queue is not None:
+            _check_queues([queue])
+        page = Page(queue, state, kind, idempotency_key, limit, cursor)
+        return [JobStatus.of(stored) for stored in self._perform("jobs", limit, lambda: door.jobs(page))]
+
+    def stats(self) -> list[QueueStats]:
+        """Every queue that has jobs or is paused, in numbers."""
+        door = self.driver
+        if not isinstance(door, Statistics):
+            raise self._lacking("stats")
+        return self._perform("stats", 1, door.stats)
+
+    def cancel(self, job_id: UUID | str) -> State | None:
+        """Ready to cancelled. The job's state afterwards: `State.CANCELLED` where it worked. None for an
+        unknown id.
+        """
+        return self.cancel_many([job_id])[0]
+
+    def cancel_many(self, job_ids: Sequence[UUID | str]) -> list[State | None]:
+        """`cancel` for each."""
+        door = self.driver
+        if not isinstance(door, Cancellation):
+            raise self._lacking("cancel")
+        return self._by_id("cancel", job_ids, door.cancel)
+
+    def requeue(self, job_id: UUID | str) -> State | None:
+        """Dead or cancelled to ready, with its attempts to spend again. The job's state afterwards; None for
+        an unknown id.
+        """
+        return self.requeue_many([job_id])[0]
+
+    def requeue_many(self, job_ids: Sequence[UUID | str]) -> list[State | None]:
+        """`requeue` for each."""
+        door = self.driver
+        if not isinstance(door, Requeue):
+            raise self._lacking("requeue")
+        return self._by_id("requeue", job_ids, door.requeue)
+
+    def prune(
+        self,
+        older_than: timedelta,
+        *,
+        states: Collection[State] = FINISHED_STATES,
+        limit: int = MAX_CLAIM_LIMIT,
+    ) -> int:
+        """Forget at most `limit` finished jobs, and their keys, that finished longer than `older_than` ago.
+        How many it were.
+        """
+        door = self.driver
+        if not isinstance(door, Pruning):
+            raise self._lacking("prune")
+        _check_limit(limit, MAX_CLAIM_LIMIT)
+        _check_delay("older_than", older_than)
+        wrong = set(states) - FINISHED_STATES
+        if wrong or not states:
+            raise InvalidJob("states", f"must be among {', '.join(sorted(FINISHED_STATES))}")
+        return self._perform("prune", limit, lambda: door.prune(older_than, frozenset(states), limit))
+
+    def pause(self, queue: str) -> None:
+        """Claims skip `queue` until `resume`. Jobs can still be registered, and running ones finish."""
+        door = self.driver
+        if not isinstance(door, Pausing):
+            raise self._lacking("pause")
+        (name,) = _check_queues([queue])
+        self._perform("pause", 1, lambda: door.pause(name))
+
+    def resume(self, queue: str) -> None:
+        """Undo `pause`."""
+        door = self.driver
+        if not isinstance(door, Pausing):
+            raise self._lacking("pause")
+        (name,) = _check_queues([queue])
+        self._perform("resume", 1, lambda: door.resume(name))
+
+    def install(self, *, dry_run: bool = False) -> list[Step]:
+        """Create or upgrade what the store needs (`jobctl init`). Idempotent. The steps that were, or would
+        be, taken.
+        """
+        driver = self.driver
+        if not isinstance(driver, Installation):
+            return []
+        return self._perform("install", 1, lambda: driver.install(dry_run=dry_run))
+
+    def close(self) -> None:
+        """Close the connections. Safe to call twice; the next verb opens new ones."""
+        with self._opening:
+            opened, self._opened = self._opened, None
+        if opened is not None and opened[0] == os.getpid():
+            opened[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Backend({self.name!r})"
+
+    # -- The mechanism -----------------------------------------------------------------------------
+
+    def _perform(self, verb: str, count: int, operation: Callable[[], Result]) -> Result:
+        """The one place through which every call to the store goes."""
+        if not log.isEnabledFor(logging.DEBUG):
+            return operation()
+        started, outcome = time.perf_counter(), "ok"
+        try:
+            return operation()
+        except JobContractError as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            seconds = time.perf_counter() - started
+            log.debug(
+                "%s on %s: %s in %.1f ms",
+                verb,
+                self.name,
+                outcome,
+                seconds * 1000,
+                extra={
+                    "verb": verb,
+                    "backend": self.name,
+                    "outcome": outcome,
+                    "seconds": seconds,
+                    "items": count,
+                },
+            )
+
+    def _register(self, batch: Sequence[JobRecord]) -> list[Registration]:
+        try:
+            return self.driver.register(batch)
+        except StoreUnavailable:
+            # Once more, at once, on a connection that is not the one that broke: after a restart of the
+            # server each pooled connection is stale, and registering the same ids again is safe. A store that
+            # is down fails again, and that is the caller's to know.
+            return self.driver.register(batch)
+
+    def _settle(
+        self, verb: str, leases: Sequence[Lease], operation: Callable[[Sequence[Lease]], list[Verdict]]
+    ) -> list[Verdict]:
+        return self._in_rounds(verb, leases, MAX_CLAIM_LIMIT, lambda lease: lease.job_id, operation, _lost)
+
+    def _by_id(
+        self,
+        verb: str,
+        job_ids: Sequence[UUID | str],
+        operation: Callable[[Sequence[str]], list[State | None]],
+    ) -> list[State | None]:
+        identifiers = [_check_id(job_id) for job_id in job_ids]
+        return self._in_rounds(verb, identifiers, MAX_CLAIM_LIMIT, str, operation, lambda _, first: first)
+
+    def _in_rounds(
+        self,
+        verb: str,
+        items: Sequence[Item],
+        size: int,
+        identity: Callable[[Item], str],
+        operation: Callable[[Sequence[Item]], list[Result]],
+        repeated: Callable[[Item, Result], Result],
+    ) -> list[Result]:
+        """`operation` on at most `size` items at a time; an item that comes a second time is not passed on
+        but answered by `repeated`.
+        """
+        results: list[Result] = []
+        first: dict[str, int] = {}
+        unique: Sequence[Item] = items
+        if len(items) > 1:
+            for position, item in enumerate(items):
+                first.setdefault(identity(item), position)
+            if len(first) < len(items):
+                unique = [items[position] for position in first.values()]
+        for batch in _chunks(unique, size):
+            results.extend(self._perform(verb, len(batch), partial(operation, batch)))
+        if len(results) != len(unique):
+            raise StoreError(
+                f"the driver of backend {self.name!r} gave {len(results)} answers to {verb} of {len(unique)}"
+            )
+        if unique is items:
+            return results
+        by_identity = dict(zip(first, results, strict=True))
+        return [
+            by_identity[identity(item)]
+            if first[identity(item)] == position
+            else repeated(item, by_identity[identity(item)])
+            for position, item in enumerate(items)
+        ]
+
+    def _bury(self, failures: list[Failure]) -> None:
+        """Claimed jobs that can't be decoded go to the dead. It must not cost their good neighbours."""
+        for failure in failures:
+            log.error(
+                "job %s can't be decoded and goes to the dead jobs: %s",
+                failure.lease.job_id,
+                failure.error,
+                extra={"job_id": failure.lease.job_id, "queue": failure.lease.queue},
+            )
+        try:
+            self.fail_many(failures)
+        except StoreError:
+            log.exception("undecodable jobs could not be buried; their leases run out and they come again")
+
+    def _lacking(self, feature: Feature) -> Unsupported:
+        return Unsupported(
+            f"{self.capabilities.store} (backend {self.name!r}) has no {feature}; see `jobctl backends`"
+        )
+
+    def _lease(self, lease: timedelta | None) -> timedelta:
+        limits = self.driver.capabilities.lease
+        if lease is None:
+            return min(DEFAULT_LEASE, limits.longest)
+        if not isinstance(lease, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidJob("lease", f"must be a timedelta, not {type(lease).__name__}")
+        shortest = limits.shortest if isinstance(limits, TimedLease) else timedelta(microseconds=1)
+        if lease <= timedelta():
+            raise InvalidJob("lease", f"must be longer than nothing, not {lease}")
+        if not shortest <= lease <= limits.longest:
+            raise Unsupported(
+                f"a lease of {lease} is outside of what this store gives: {shortest} to {limits.longest}"
+            )
+        return lease
+
+    def _checked_records(self, jobs: Iterable[Registrable]) -> list[JobRecord]:
+        """The jobs as records, all checked against the limits of the configuration and of the store."""
+        most = self._max_input_ref_bytes
+        records = [_as_job(job, position).to_record() for position, job in enumerate(jobs)]
+        for record in records:
+            size = _utf8_length(record.input_ref, most)
+            if size > most:
+                raise InvalidJob(
+                    "input_ref",
+                    f"has {size} bytes as JSON; at most {most} are allowed (max_input_ref_bytes): "
+                    "pass a reference, not the document",
+                )
+        if records:
+            _check_supported(records, self.capabilities, self.name)
+        return records
+
+
+def _check_supported(records: Sequence[JobRecord], capabilities: Capabilities, name: str) -> None:
+    most = capabilities.max_input_ref_bytes
+    for record in records:
+        if record.priority >= capabilities.priority_levels:
+            raise Unsupported(
+                f"priority {record.priority}: {capabilities.store} (backend {name!r}) keeps "
+                f"{capabilities.priority_levels} levels apart, 0 to {capabilities.priority_levels - 1}"
+            )
+        if record.run_at is not None and capabilities.scheduling is None:
+            raise Unsupported(f"run_at: {capabilities.store} (backend {name!r}) can't schedule jobs")
+        if _utf8_length(record.input_ref, most) > most:
+            raise Unsupported(
+                f"input_ref: {capabilities.store} (backend {name!r}) takes at most {most} bytes as JSON"
+            )
+
+
+def _utf8_length(text: str, bound: int) -> int:
+    """The length of `text` in UTF-8, exact when it exceeds `bound`; short texts are not encoded to be
+    measured.
+    """
+    return len(text) if len(text) * 4 <= bound else len(text.encode())
+
+
+def _as_job(job: Registrable, position: int) -> Job:
+    if isinstance(job, Job):
+        return job
+    maker = getattr(job, "to_job", None)
+    if maker is None:
+        raise InvalidJob(f"jobs[{position}]", f"must be a Job or a JobInput, not {type(job).__name__}")
+    return cast(Job, maker())
+
+
+def _repeated_registration(record: JobRecord, first: Registration) -> Registration:
+    del record  # the very same job, twice in one call
+    return Registration(first.job_id, created=False, state=first.state, conflict=first.conflict)
+
+
+def _lost(item: object, first: Verdict) -> Verdict:
+    del item, first  # the first of the two used the claim up
+    return Verdict(applied=False)
+
+
+def _raise_when_lost(claim: Claim, verdict: Verdict) -> None:
+    if not verdict.applied:
+        raise LeaseLost(
+            f"the lease on job {claim.job.id} (attempt {claim.attempt}) is lost: it ran out, "
+            "was settled already, or the job was claimed again; nothing was changed"
+        )
+
+
+def _describe(error: BaseException) -> str:
+    """`error` as "Type: text", also when its own __str__ raises."""
+    try:
+        text = str(error)
+    except Exception as broken:
+        text = f"(its text can't be had: {type(broken).__name__})"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _check_limit(limit: int, most: int) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidJob("limit", f"must be an integer from 1 to {most}, not {limit!r}")
+
+
+def _check_queues(queues: Sequence[str]) -> list[str]:
+    if isinstance(queues, str):
+        raise InvalidJob("queues", f"must be a sequence of names, not one string; write [{queues!r}]")
+    names = list(dict.fromkeys(queues))
+    if not names:
+        raise InvalidJob("queues", "must name at least one queue")
+    for name in names:
+        try:
+            _queue_name.validate_python(name)
+        except ValidationError:
+            raise InvalidJob("queues", f"{name!r} is not a queue name: 1 to 64 of [a-z0-9_.-]") from None
+    return names
+
+
+def _check_delay(field: str, delay: timedelta) -> None:
+    if not isinstance(delay, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidJob(field, f"must be a timedelta, not {type(delay).__name__}")
+    if not timedelta() <= delay <= _LONGEST_DELAY:
+        raise InvalidJob(field, f"must be between nothing and ten years, not {delay}")
+
+
+def _check_id(job_id: UUID | str) -> str:
+    try:
+        return str(job_id if isinstance(job_id, UUID) else UUID(job_id))
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidJob("job_id", f"{job_id!r} is not a UUID") from None
+
+
+def _chunks(items: Sequence[Item], size: int) -> Iterable[Sequence[Item]]:
+    if len(items) <= size:
+        return [items] if items else []
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,0 +1,69 @@
+"""`get_backend`: from a name or a URL to a `Backend`, by configuration alone.
+
+Drivers are found by the scheme of the URL among the entry points of group ``jobcontract.drivers``, so that a
+stranger's driver needs nothing but to be installed. An entry point names a function ``open_driver(settings:
+StoreSettings) -> Driver``, which contacts nothing yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from jobcontract.backend import Backend
+from jobcontract.config import Settings, StoreSettings, load_settings
+from jobcontract.contract import FEATURES, Driver, Feature
+from jobcontract.errors import ConfigError, DriverNotInstalled
+
+ENTRY_POINT_GROUP = "jobcontract.drivers"
+_OWN_DRIVERS = "jobcontract_"
+
+DriverOpener = Callable[[StoreSettings], Driver]
+
+
+def get_backend(
+    name_or_url: str | None = None, *, require: Collection[Feature] = (), settings: Settings | None = None
+) -> Backend:
+    """The backend called `name_or_url` in the configuration, or at that URL, or the default one.
+
+    Reads the configuration (unless `settings` are given) and loads the driver; contacts the store only when
+    `require` names features that it must have. Raises `ConfigError` for anything wrong with the settings,
+    `DriverNotInstalled` naming the extra to install, `Unsupported` when a required feature is missing,
+    `StoreUnavailable` when it had to ask and got no answer.
+    """
+    unknown = set(require) - set(FEATURES)
+    if unknown:
+        raise ConfigError(f"require: {min(unknown)!r} is not a feature; known are: {', '.join(FEATURES)}")
+    found = settings or load_settings()
+    store = found.store(name_or_url)
+    opener = load_opener(store.url.scheme)
+    opener(store).close()  # nothing is contacted; a bad option fails here and not at first use
+    backend = Backend(store.name, lambda: opener(store), max_input_ref_bytes=found.max_input_ref_bytes)
+    if require:
+        backend.require(require)
+    return backend
+
+
+def load_opener(scheme: str) -> DriverOpener:
+    """The ``open_driver`` for URLs of `scheme`. Raises `ConfigError` for an unknown one, `DriverNotInstalled`
+    when its client is missing.
+    """
+    known = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    point = known.get(scheme)
+    if point is None:
+        near = get_close_matches(scheme, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(known))}"
+        raise ConfigError(f"no driver for {scheme!r} URLs is installed; {hint}")
+    try:
+        return cast(DriverOpener, point.load())
+    except ImportError as error:
+        raise DriverNotInstalled(_missing(point, error)) from None
+
+
+def _missing(point: EntryPoint, error: ImportError) -> str:
+    what = f"the driver for {point.name!r} URLs can't be loaded ({error})"
+    if point.module.startswith(_OWN_DRIVERS):
+        return f"{what}; run: pip install 'jobcontract[{point.module.removeprefix(_OWN_DRIVERS)}]'"
+    return f"{what}; install what its package {point.dist.name if point.dist else point.module!r} needs"
