@@ -1,0 +1,58 @@
+"""Registering jobs, as statements: the same for the driver's own connection and for a caller's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from uuid import UUID
+
+from jobcontract.contract import JobRecord, Registration, State, Statement, Steps
+from jobcontract.errors import StoreError
+from jobcontract_sqlite import statements
+from jobcontract_sqlite.instants import to_microseconds
+
+
+def register_steps(records: Sequence[JobRecord]) -> Steps[list[Registration]]:
+    """Inserts `records` and yields each statement; neither begins nor ends a transaction.
+
+    Each statement takes one parameter, the jobs as one JSON text: no limit on the number of variables, and one plan for
+    every size. The first statement writes, so that a transaction that only began to read takes the write lock before it looks.
+    """
+    document = json.dumps([_to_json(record) for record in records])
+    if any(record.idempotency_key is not None for record in records):
+        yield Statement(statements.REGISTER_KEYS, (document,))
+    inserted = yield Statement(statements.REGISTER, (document,))
+    created = {str(job_id) for (job_id,) in inserted}
+    known = [record for record in records if record.id not in created]
+    answers: dict[str, Registration] = {}
+    if known:
+        rows = yield Statement(
+            statements.REGISTER_KNOWN, (json.dumps([_to_json(record) for record in known]),)
+        )
+        answers = {str(row[0]): _known(str(row[1]), row[2], row[3]) for row in rows}
+    return [
+        Registration(UUID(record.id), created=True) if record.id in created else answers[record.id]
+        for record in records
+    ]
+
+
+def _to_json(record: JobRecord) -> dict[str, object]:
+    return {
+        **record._asdict(),
+        "run_at": None if record.run_at is None else to_microseconds(record.run_at),
+        "fingerprint": None if record.fingerprint is None else record.fingerprint.hex(),
+    }
+
+
+def _known(job_id: str, state: str | None, conflict: int) -> Registration:
+    try:
+        return Registration(
+            UUID(job_id),
+            created=False,
+            state=None if state is None else State(state),
+            conflict=bool(conflict),
+        )
+    except ValueError:
+        raise StoreError(
+            f"the table jobcontract_keys names a holder whose id is not a UUID: {job_id[:80]!r}"
+        ) from None

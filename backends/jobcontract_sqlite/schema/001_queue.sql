@@ -1,0 +1,88 @@
+-- The store's clock: microseconds since 1970, UTC. One definition for every statement, also for those that run on a caller's
+-- connection. SQLite measures milliseconds, and gives one statement one instant.
+CREATE VIEW jobcontract_clock (now) AS
+SELECT CAST(julianday('now') * 86400000 - 210866760000000 + 0.5 AS INTEGER) * 1000;
+
+-- Ready and running jobs only: what finishes leaves this table in the same transaction.
+-- The wide columns stand last, so that reading the others follows no overflow page.
+CREATE TABLE jobcontract_jobs (
+    id               TEXT    NOT NULL PRIMARY KEY,
+    queue            TEXT    NOT NULL,
+    kind             TEXT    NOT NULL,
+    priority         INTEGER NOT NULL,
+    run_at           INTEGER NOT NULL,
+    state            TEXT    NOT NULL DEFAULT 'ready' CHECK (state IN ('ready', 'running')),
+    attempt          INTEGER NOT NULL DEFAULT 0,  -- the fencing number: + 1 at every claim, never decreased
+    refunded         INTEGER NOT NULL DEFAULT 0,  -- how many of the attempts do not count against max_attempts
+    max_attempts     INTEGER NOT NULL,
+    token            TEXT,
+    lease_expires_at INTEGER,
+    created_at       INTEGER NOT NULL,
+    idempotency_key  TEXT,
+    last_error       TEXT,
+    headers          TEXT,
+    input_ref        TEXT    NOT NULL,
+    CHECK ((state = 'running') = (token IS NOT NULL AND lease_expires_at IS NOT NULL))
+) STRICT;
+
+-- One probe per priority is one exact range of this index: future jobs of a better priority cost nothing.
+CREATE INDEX jobcontract_jobs_ready ON jobcontract_jobs (queue, priority DESC, run_at, id) WHERE state = 'ready';
+CREATE INDEX jobcontract_jobs_running ON jobcontract_jobs (lease_expires_at) WHERE state = 'running';
+
+CREATE TABLE jobcontract_done (
+    id               TEXT    NOT NULL PRIMARY KEY,
+    queue            TEXT    NOT NULL,
+    kind             TEXT    NOT NULL,
+    priority         INTEGER NOT NULL,
+    run_at           INTEGER NOT NULL,
+    attempt          INTEGER NOT NULL,
+    refunded         INTEGER NOT NULL,
+    max_attempts     INTEGER NOT NULL,
+    created_at       INTEGER NOT NULL,
+    finished_at      INTEGER NOT NULL,
+    idempotency_key  TEXT,
+    last_error       TEXT,
+    headers          TEXT,
+    input_ref        TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX jobcontract_done_finished ON jobcontract_done (finished_at);
+CREATE INDEX jobcontract_done_queue ON jobcontract_done (queue, id);
+CREATE INDEX jobcontract_done_kind ON jobcontract_done (kind, id);
+
+-- Dead and cancelled jobs: what an operator may send back to ready.
+CREATE TABLE jobcontract_dead (
+    id               TEXT    NOT NULL PRIMARY KEY,
+    queue            TEXT    NOT NULL,
+    kind             TEXT    NOT NULL,
+    priority         INTEGER NOT NULL,
+    run_at           INTEGER NOT NULL,
+    state            TEXT    NOT NULL CHECK (state IN ('dead', 'cancelled')),
+    attempt          INTEGER NOT NULL,
+    refunded         INTEGER NOT NULL,
+    max_attempts     INTEGER NOT NULL,
+    created_at       INTEGER NOT NULL,
+    finished_at      INTEGER NOT NULL,
+    idempotency_key  TEXT,
+    last_error       TEXT,
+    headers          TEXT,
+    input_ref        TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX jobcontract_dead_finished ON jobcontract_dead (finished_at);
+CREATE INDEX jobcontract_dead_queue ON jobcontract_dead (queue, id);
+CREATE INDEX jobcontract_dead_kind ON jobcontract_dead (kind, id);
+
+-- Who holds an idempotency key, for as long as the holder's record lives, whichever table it is in.
+CREATE TABLE jobcontract_keys (
+    idempotency_key  TEXT    NOT NULL,
+    queue            TEXT    NOT NULL,
+    job_id           TEXT    NOT NULL,
+    fingerprint      TEXT    NOT NULL,
+    PRIMARY KEY (idempotency_key, queue)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE jobcontract_queues (
+    queue            TEXT    NOT NULL PRIMARY KEY,
+    paused           INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,32 @@
+-- Probe each queue and priority for its first due jobs, keep the best of all, and lease them.
+-- json_each stands for LATERAL here: each probe reads one exact range of the index of ready jobs, and no more than :limit rows.
+UPDATE jobcontract_jobs
+SET
+    state = 'running',
+    attempt = attempt + 1,
+    token = :nonce || lower(hex(randomblob(8))),
+    lease_expires_at = (SELECT now FROM jobcontract_clock) + :lease
+WHERE rowid IN (
+    SELECT job.rowid
+    FROM json_each(:queues) AS queue
+    CROSS JOIN json_each('[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]') AS priority
+    CROSS JOIN json_each((
+        SELECT json_group_array(due.rowid)
+        FROM (
+            SELECT rowid
+            FROM jobcontract_jobs
+            WHERE state = 'ready'
+                AND queue = queue.value
+                AND priority = priority.value
+                AND run_at <= (SELECT now FROM jobcontract_clock)
+            ORDER BY run_at, id
+            LIMIT :limit
+        ) AS due
+    )) AS candidate
+    CROSS JOIN jobcontract_jobs AS job ON job.rowid = candidate.value
+    WHERE NOT EXISTS (SELECT 1 FROM jobcontract_queues WHERE jobcontract_queues.queue = queue.value AND paused)
+    ORDER BY job.priority DESC, job.run_at, job.id
+    LIMIT :limit
+)
+RETURNING
+    id, queue, token, attempt, lease_expires_at, kind, priority, run_at, max_attempts, idempotency_key, input_ref, headers

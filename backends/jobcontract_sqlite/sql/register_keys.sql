@@ -1,0 +1,14 @@
+-- Take the idempotency keys of those jobs that the store does not know yet. A taken key stays with its holder.
+INSERT INTO jobcontract_keys (idempotency_key, queue, job_id, fingerprint)
+SELECT
+    json_extract(item.value, '$.idempotency_key'),
+    json_extract(item.value, '$.queue'),
+    json_extract(item.value, '$.id'),
+    json_extract(item.value, '$.fingerprint')
+FROM json_each(?) AS item
+WHERE json_extract(item.value, '$.idempotency_key') IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM jobcontract_jobs WHERE id = json_extract(item.value, '$.id'))
+    AND NOT EXISTS (SELECT 1 FROM jobcontract_done WHERE id = json_extract(item.value, '$.id'))
+    AND NOT EXISTS (SELECT 1 FROM jobcontract_dead WHERE id = json_extract(item.value, '$.id'))
+ORDER BY item.key
+ON CONFLICT DO NOTHING

@@ -1,0 +1,2 @@
+DELETE FROM jobcontract_queues
+WHERE queue = :queue

@@ -1,0 +1,30 @@
+"""The SQL, one statement per file; the file's name is the verb's, or the verb's and the step's."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+
+def _read(verb: str) -> str:
+    return (files("jobcontract_sqlite") / "sql" / f"{verb}.sql").read_text(encoding="utf-8")
+
+
+BURY = _read("bury")
+CLAIM = _read("claim")
+COMPLETE = _read("complete")
+EXTEND = _read("extend")
+FAIL_DEAD = _read("fail_dead")
+FAIL_RETRY = _read("fail_retry")
+LEAVE = _read("leave")
+NEXT_DUE = _read("next_due")
+PAUSE = _read("pause")
+REGISTER = _read("register")
+REGISTER_KEYS = _read("register_keys")
+REGISTER_KNOWN = _read("register_known")
+RELEASE = _read("release")
+REQUEUE = _read("requeue")
+REQUEUE_LEAVE = _read("requeue_leave")
+REQUEUE_READY = _read("requeue_ready")
+RESCUE = _read("rescue")
+RESUME = _read("resume")
+STATES = _read("states")
