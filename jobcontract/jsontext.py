@@ -14,13 +14,18 @@ from __future__ import annotations
 import json
 import sys
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 JsonObject: TypeAlias = "dict[str, JsonData]"
 JsonData: TypeAlias = "JsonObject | list[JsonData] | str | int | float | bool | None"
 
 MAX_INTEGER_DIGITS = 4300
 MAX_DEPTH = 64
+# json.dumps makes an encoder for every call that has options; these are made once.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_encode_sorted = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
+).encode
 _INTEGER_BOUND = 10**MAX_INTEGER_DIGITS
 
 
@@ -34,7 +39,7 @@ def dump_json(value: object) -> str:
     Raises `UnstorableText` for anything that would not come back from every store exactly as it is.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _encode(value)
     except (ValueError, RecursionError):
         _refuse(value, "", 0)
         raise UnstorableText("can't be written as JSON") from None
@@ -88,7 +93,7 @@ def storable(text: str, *, max_bytes: int) -> str:
 
 def fingerprint(kind: str, value: object) -> bytes:
     """16 bytes that differ when kind or input of two jobs differ, whatever the order of their keys."""
-    canonical = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+    canonical = _encode_sorted(value)
     return blake2b(f"{kind}\n{canonical}".encode(), digest_size=16).digest()
 
 
@@ -104,11 +109,11 @@ def _refuse(value: object, path: str, depth: int) -> None:
         except UnstorableText as error:
             raise UnstorableText(f"{where} {error}") from None
     elif isinstance(value, dict):
-        for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+        for key, item in cast("dict[object, object]", value).items():
             _refuse(key, f"a key of {where}", depth)
-            _refuse(item, f"{path}.{key}" if path else str(key), depth + 1)  # pyright: ignore[reportUnknownArgumentType]
+            _refuse(item, f"{path}.{key}" if path else str(key), depth + 1)
     elif isinstance(value, (list, tuple)):
-        for position, item in enumerate(value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        for position, item in enumerate(cast("list[object]", value)):
             _refuse(item, f"{path}[{position}]", depth + 1)
     elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         raise UnstorableText(f"{where} is {value}, which is not JSON")
