@@ -15,6 +15,7 @@ known one, for a setting with a typo in it is a setting that silently does nothi
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from jobcontract.contract import DEFAULT_INPUT_REF_BYTES
 from jobcontract.durations import Duration, PositiveDuration
@@ -55,7 +56,7 @@ class StoreSettings:
 
     name: str
     url: StoreURL
-    options: Mapping[str, object] = field(default_factory=dict[str, object])
+    options: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
 
     def read_options(self, model: type[Options]) -> Options:
         """The options of the table and of the URL's query as `model`. Raises `ConfigError` for unknown,
@@ -79,6 +80,10 @@ class BackendTable(BaseModel):
 
     url: SecretStr
 
+    def __repr_args__(self) -> list[tuple[str | None, object]]:
+        """Without the options: among them may be a password."""
+        return [("url", self.url)]
+
 
 class WorkerTable(BaseModel):
     """``[worker]``: what `jobctl worker` takes when its options don't say otherwise."""
@@ -100,6 +105,7 @@ class WorkerTable(BaseModel):
 
 
 StoreName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,62}\z")]
+_STORE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,62}\Z")
 
 
 class Settings(BaseSettings):
@@ -127,11 +133,9 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment over the file (whose values arrive as the init arguments); no dotenv, no secrets
-        directory.
-        """
-        del settings_cls, dotenv_settings, file_secret_settings
-        return env_settings, init_settings
+        """`load_settings` has read the environment and the file: nothing is looked up behind its back."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
 
     def store(self, name_or_url: str | None = None) -> StoreSettings:
         """The store called `name_or_url`, or that URL, or the default one. Raises `ConfigError`."""
@@ -147,6 +151,8 @@ class Settings(BaseSettings):
         return StoreSettings(name=name, url=url, options=table.model_extra or {})
 
     def _no_such_backend(self, name: str) -> str:
+        if not _STORE_NAME.match(name):  # perhaps a URL without its //, password and all
+            return "a backend's name is 1 to 63 of [A-Za-z0-9_-], and a URL has a '://'; this is neither"
         if not self.backends:
             return f"there is no backend {name!r}: none is configured; add [backends.{name}] to {FILE_NAME}"
         return f"there is no backend {name!r}; {_nearest(name, self.backends)}"
@@ -154,6 +160,7 @@ class Settings(BaseSettings):
 
 def load_settings(path: Path | None = None, *, environment: Mapping[str, str] | None = None) -> Settings:
     """Read the settings. `path` names the file; otherwise it is looked for as this module's docstring says.
+    `environment` stands in for this process's own.
 
     Reads files, contacts nothing. Raises `ConfigError` that names the file and the key.
     """
@@ -161,10 +168,12 @@ def load_settings(path: Path | None = None, *, environment: Mapping[str, str] | 
     _refuse_unknown_variables(variables)
     source = path or _find_file(variables)
     values = _read_file(source) if source else {}
-    if "source" in values:
-        raise ConfigError(f"{source}: 'source' is not a setting")
+    for name in values:
+        # What Settings(**values) would take and is no key of the file: ours, and pydantic-settings' own.
+        if name == "source" or name.startswith("_"):
+            raise ConfigError(f"{source}: {name!r} is not a setting; {_nearest(name, _known_keys(()))}")
     try:
-        return Settings(**values, source=source)
+        return Settings(**_merged(values, _from_environment(variables)), source=source)
     except ValidationError as error:
         finding = error.errors(include_url=False)[0]
         where = str(source) if source else "the environment"
@@ -174,6 +183,23 @@ def load_settings(path: Path | None = None, *, environment: Mapping[str, str] | 
         raise ConfigError(f"{where}: {_sentence(error, _known_keys(finding['loc']))}") from None
     except ValueError as error:  # pydantic-settings: a variable that should be JSON and is not
         raise ConfigError(f"an environment variable {_ENVIRONMENT_PREFIX}* can't be read: {error}") from None
+
+
+def _from_environment(variables: Mapping[str, str]) -> dict[str, Any]:
+    source = EnvSettingsSource(Settings)
+    source.env_vars = {name.lower(): value for name, value in variables.items()}
+    return source()
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """The two as one, table by table; where both have a value it is that of `above`."""
+    merged = dict(below)
+    for name, value in above.items():
+        under = merged.get(name)
+        if isinstance(under, dict) and isinstance(value, dict):
+            value = _merged(cast("dict[str, Any]", under), cast("dict[str, Any]", value))
+        merged[name] = value
+    return merged
 
 
 def _find_file(variables: Mapping[str, str]) -> Path | None:
@@ -189,7 +215,7 @@ def _find_file(variables: Mapping[str, str]) -> Path | None:
         if candidate.is_file():
             return candidate
         project = directory / "pyproject.toml"
-        if project.is_file() and "jobcontract" in _read_toml(project).get("tool", {}):
+        if project.is_file() and "jobcontract" in _table(project, _read_toml(project), "tool"):
             return project
     return None
 
@@ -197,8 +223,15 @@ def _find_file(variables: Mapping[str, str]) -> Path | None:
 def _read_file(path: Path) -> dict[str, Any]:
     values = _read_toml(path)
     if path.name == "pyproject.toml":
-        return cast("dict[str, Any]", values["tool"]["jobcontract"])
+        return _table(path, _table(path, values, "tool"), "jobcontract")
     return values
+
+
+def _table(path: Path, values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    table = values.get(name, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: {name!r} must be a table")
+    return cast("dict[str, Any]", table)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -215,9 +248,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
 def _refuse_unknown_variables(variables: Mapping[str, str]) -> None:
     known = {name.upper() for name in Settings.model_fields if name != "source"} | {"CONFIG"}
     for variable in variables:
-        if not variable.startswith(_ENVIRONMENT_PREFIX):
+        upper = variable.upper()  # pydantic-settings reads them in any case
+        if not upper.startswith(_ENVIRONMENT_PREFIX):
             continue
-        first = variable.removeprefix(_ENVIRONMENT_PREFIX).split(_DELIMITER)[0]
+        first = upper.removeprefix(_ENVIRONMENT_PREFIX).split(_DELIMITER)[0]
         if first not in known:
             near = _nearest(first, known, _ENVIRONMENT_PREFIX)
             raise ConfigError(f"the environment variable {variable} is not a setting of jobcontract; {near}")

@@ -79,6 +79,12 @@ class StoreURL:
             raise ConfigError(
                 f"the {scheme} URL has an '@' in its path; write '/' in a password as %2F and '@' as %40"
             )
+        if "=" in path or "&" in path or "=" in addresses or "&" in addresses:
+            # sqlite:///jobs.db&timeout=5s would be a file of that name.
+            raise ConfigError(
+                f"the {scheme} URL has a '=' or '&' before any '?'; parameters begin with '?', and in a path "
+                "'=' is written as %3D and '&' as %26"
+            )
         if not at and "@" in query:
             raise ConfigError(f"the {scheme} URL has an '@' behind a '?'; write '?' as %3F and '@' as %40")
         username, colon, password = credentials.partition(":")
@@ -92,11 +98,16 @@ class StoreURL:
         )
 
     def redacted(self) -> str:
-        """The URL for people: scheme, user, hosts and path, the password as ``***``, no query."""
-        user = "" if self.username is None and self.password is None else f"{self.username or ''}"
+        """The URL for people: scheme, user, hosts and path, the password as ``***``, no query.
+
+        A user name without a password is ``***`` too: in "redis://secret@host" it is the password.
+        """
+        user = ""
         if self.password is not None:
-            user += ":***"
-        return f"{self.scheme}://{user + '@' if user else ''}{','.join(map(str, self.hosts))}{self.path}"
+            user = f"{self.username or ''}:***@"
+        elif self.username is not None:
+            user = "***@"
+        return f"{self.scheme}://{user}{','.join(map(str, self.hosts))}{self.path}"
 
     def __repr__(self) -> str:
         return f"StoreURL({self.redacted()!r})"

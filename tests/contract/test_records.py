@@ -1,0 +1,144 @@
+"""What a store gives back is untrusted: it decodes to the very same job, or it is `Undecodable` by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobcontract.contract import Job, JobRecord
+from jobcontract.records import Undecodable, decode, from_envelope, to_envelope
+from tests.contract.strategies import jobs
+
+RECORD = Job(kind="embed_document", input_ref={"document_id": 7}, headers={"tenant": "acme"}).to_record()
+
+
+@given(jobs())
+def test_a_record_decodes_to_the_job_it_was_made_from(job: Job) -> None:
+    again = decode(job.to_record())
+    assert again == job
+    assert again.to_record() == job.to_record()
+
+
+@given(jobs())
+def test_a_job_crosses_a_wire_unchanged(job: Job) -> None:
+    envelope = to_envelope(job.to_record())
+    assert json.loads(envelope)["v"] == 1
+    assert "\n" not in envelope
+    assert from_envelope(envelope) == job.to_record()
+    assert from_envelope(envelope.encode()) == job.to_record()
+
+
+def test_the_stored_text_of_an_input_is_kept() -> None:
+    """A job that moves to another store is written there as it was here, digit for digit."""
+    text = '{ "a": 1.50, "b": 1E2 }'
+    job = decode(RECORD._replace(input_ref=text))
+    assert job.input_ref == {"a": 1.5, "b": 100.0}
+    assert job.to_record().input_ref == text
+
+
+BAD_RECORDS: list[tuple[str, object, str]] = [
+    ("id", "nonsense", "UUID"),
+    ("id", None, "can't be read"),
+    ("id", 7, "can't be read"),
+    ("kind", "", "kind"),
+    ("kind", None, "kind"),
+    ("kind", "k" * 100_000, "kind"),
+    ("queue", "Not A Queue", "queue"),
+    ("priority", 10, "priority"),
+    ("priority", None, "priority"),
+    ("priority", "5", "priority"),
+    ("run_at", datetime(2026, 11, 30), "run_at"),
+    ("run_at", datetime.max.replace(tzinfo=UTC), "run_at"),
+    ("run_at", 1_700_000_000, "run_at"),
+    ("max_attempts", 0, "max_attempts"),
+    ("idempotency_key", "", "idempotency_key"),
+    ("idempotency_key", "a\x00", "idempotency_key"),
+    ("input_ref", "", "can't be read"),
+    ("input_ref", "{", "can't be read"),
+    ("input_ref", None, "can't be read"),
+    ("input_ref", b"{}", "can't be read"),
+    ("input_ref", {"a": 1}, "can't be read"),
+    ("input_ref", "[]", "input_ref"),
+    ("input_ref", "null", "input_ref"),
+    ("input_ref", '{"a":NaN}', "nan"),
+    ("input_ref", '{"a":1e999}', "inf"),
+    ("input_ref", '{"a":"\\u0000"}', "NUL"),
+    ("input_ref", '{"a":"\\ud800"}', "surrogate"),
+    ("input_ref", '{"a":' + "9" * 5000 + "}", "4300 digits"),
+    ("input_ref", "[" * 200_000, "RecursionError"),
+    ("input_ref", '{"a":' + "[" * 80 + "]" * 80 + "}", "deeper than 64"),
+    ("headers", "[]", "headers"),
+    ("headers", '{"a":1}', "headers"),
+    ("headers", "nonsense", "can't be read"),
+    ("headers", b"{}", "can't be read"),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"), BAD_RECORDS, ids=[f"{field}-{reason}" for field, _, reason in BAD_RECORDS]
+)
+def test_a_spoilt_record_is_undecodable_and_says_why(field: str, value: object, reason: str) -> None:
+    with pytest.raises(Undecodable) as caught:
+        decode(JobRecord(**{**RECORD._asdict(), field: value}))
+    assert reason in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+BAD_ENVELOPES: list[tuple[str | bytes, str]] = [
+    ("", "not JSON"),
+    ("nonsense", "not JSON"),
+    (b"\xff\xfe", "not JSON"),
+    ("[" * 200_000, "not JSON"),
+    ("[]", "not a JSON object"),
+    ("null", "not a JSON object"),
+    ("{}", "version None; this jobcontract reads version 1"),
+    ('{"v":2}', "version 2; this jobcontract reads version 1"),
+    ('{"v":"1"}', "version 1; this"),
+    ('{"v":true}', "version True"),
+    ('{"v":1.0}', "version 1.0"),
+    (json.dumps({"v": "x" * 100_000}), "version xxx"),
+    ('{"v":1}', "KeyError: 'id'"),
+    (to_envelope(RECORD).replace('"kind"', '"sort"'), "KeyError: 'kind'"),
+    (to_envelope(RECORD).replace(RECORD.id, "nonsense"), "ValueError"),
+    (to_envelope(RECORD).replace('"run_at":null', '"run_at":7'), "TypeError"),
+    (to_envelope(RECORD).replace('"run_at":null', '"run_at":"soon"'), "ValueError"),
+    (to_envelope(RECORD).replace('"fingerprint":null', '"fingerprint":"zz"'), "ValueError"),
+]
+
+
+@pytest.mark.parametrize(
+    ("envelope", "reason"),
+    BAD_ENVELOPES,
+    ids=[f"{n}-{reason}" for n, (_, reason) in enumerate(BAD_ENVELOPES)],
+)
+def test_what_is_no_envelope_is_undecodable_and_says_why(envelope: str | bytes, reason: str) -> None:
+    with pytest.raises(Undecodable) as caught:
+        from_envelope(envelope)
+    assert reason in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@given(
+    st.fixed_dictionaries(
+        {"v": st.just(1)},
+        optional={
+            name: st.none()
+            | st.booleans()
+            | st.integers()
+            | st.text()
+            | st.lists(st.integers())
+            | st.dictionaries(st.text(), st.none())
+            for name in (*JobRecord._fields, "unknown")
+        },
+    )
+)
+def test_any_object_is_a_job_or_undecodable(envelope: dict[str, Any]) -> None:
+    """Whoever wrote the message: nothing but `Undecodable` comes out of reading it."""
+    with contextlib.suppress(Undecodable):
+        decode(from_envelope(json.dumps(envelope)))
