@@ -16,18 +16,23 @@ from jobcontract.contract import (
     Transactional,
     side_doors_of,
 )
-from jobcontract_sqlite.connections import Connections, FileConnections
+from jobcontract_sqlite.connections import Connections
 from jobcontract_sqlite.options import SQLiteOptions
+from jobcontract_sqlite.pool import FileConnections
 
 _DURABILITY = {"FULL": Durability.FSYNC, "NORMAL": Durability.WINDOW, "OFF": Durability.MEMORY}
 _NOTES = {
-    "NORMAL": "synchronous=NORMAL: a loss of power loses the commits since the last checkpoint; synchronous=FULL keeps them",
+    "NORMAL": (
+        "synchronous=NORMAL: a loss of power loses the commits since the last checkpoint; "
+        "synchronous=FULL keeps them"
+    ),
     "OFF": (
-        "synchronous=OFF: a killed process loses nothing, but a loss of power can lose or damage the whole file; "
-        "synchronous=FULL keeps it"
+        "synchronous=OFF: a killed process loses nothing, but a loss of power can lose or damage the "
+        "whole file; synchronous=FULL keeps it"
     ),
 }
-# https://sqlite.org/wal.html, "The WAL-Reset Bug": a race between a checkpoint and a commit that restarts the WAL.
+# https://sqlite.org/wal.html, "The WAL-Reset Bug": a race between a checkpoint and a commit that restarts the
+# WAL.
 _WAL_RESET_FIXED = (3, 51, 3)
 _WAL_RESET_BACKPORTS = ((3, 44, 6), (3, 50, 7))
 _LONGEST_LEASE = timedelta(days=366)
@@ -42,14 +47,16 @@ def capabilities_of(driver: Driver, connections: Connections, options: SQLiteOpt
             (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
         if journal != "wal":
             notes.append(
-                f"journal_mode is {journal}, so readers and the writer block each other; `jobctl init` sets it to wal"
+                f"journal_mode is {journal}, so that readers and the writer block each other; "
+                "`jobctl init` sets it to wal"
             )
         if options.synchronous in _NOTES:
             notes.append(_NOTES[options.synchronous])
         if has_wal_reset_bug(sqlite3.sqlite_version_info):
             notes.append(
-                f"SQLite {sqlite3.sqlite_version} has the WAL-reset bug (3.7.0 to 3.51.2): very rarely, a checkpoint that races with a commit "
-                "damages the file; it is mended in 3.51.3, 3.50.7 and 3.44.6, unless your distribution has patched it earlier"
+                f"SQLite {sqlite3.sqlite_version} has the WAL-reset bug (3.7.0 to 3.51.2): very rarely, a "
+                "checkpoint that races with a commit damages the file; upgrade to 3.51.3 (or 3.50.7, 3.44.6), "
+                "unless your distribution has mended it in its own build"
             )
     return Capabilities(
         store=f"SQLite {sqlite3.sqlite_version}" + ("" if in_file else " in memory"),

@@ -12,7 +12,15 @@ from jobcontract.errors import StoreError, StoreUnavailable
 def store_error(error: sqlite3.Error, where: str) -> StoreError:
     """`error`, met at the store called `where`, as what the contract lets a driver raise."""
     # The low byte is the primary result code, the rest says which variant of it.
-    match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code == sqlite3.SQLITE_BUSY_SNAPSHOT:
+        return StoreUnavailable(
+            f"{where} was written by somebody else after this transaction began to read; "
+            "roll back and run it again, or begin it with BEGIN IMMEDIATE"
+        )
+    if str(error).startswith("no such table: jobcontract_"):
+        return StoreError(f"{where} holds no job queue yet; run `jobctl init`")
+    match code & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return locked(where)
         case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_PROTOCOL | sqlite3.SQLITE_NOMEM:
@@ -21,11 +29,13 @@ def store_error(error: sqlite3.Error, where: str) -> StoreError:
             return StoreError(f"{where} can't grow: the disk or the file's quota is full; free some space")
         case sqlite3.SQLITE_READONLY:
             return StoreError(
-                f"{where} can't be written: {error}; give this process write access to the file and its directory"
+                f"{where} can't be written: {error}; "
+                "give this process write access to the file and its directory"
             )
         case sqlite3.SQLITE_CORRUPT:
             return StoreError(
-                f"{where} is damaged: {error}; restore a backup, or save what is left with `sqlite3 FILE .recover`"
+                f"{where} is damaged: {error}; "
+                "restore a backup, or save what is left with `sqlite3 FILE .recover`"
             )
         case sqlite3.SQLITE_NOTADB:
             return StoreError(f"{where} is not a SQLite database; point the URL at another file")
@@ -43,5 +53,6 @@ def locked(where: str, timeout: timedelta | None = None) -> StoreUnavailable:
     """Another thread or process holds the write lock for longer than the busy timeout."""
     waited = f" for longer than {format_duration(timeout)}" if timeout else ""
     return StoreUnavailable(
-        f"{where} is locked by another writer{waited} (busy_timeout); try again, or keep transactions on it short"
+        f"{where} is locked by another writer{waited} (busy_timeout); "
+        "try again, or keep transactions on it short"
     )

@@ -1,4 +1,6 @@
-"""The driver of a store in a file: what only a file has, its installation and the callers' own connections to it."""
+"""The driver of a store in a file: what only a file has, its installation and the callers' own connections to
+it.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ from collections.abc import Sequence
 from jobcontract.contract import Dialect, JobRecord, Registration, Statement, Step, Steps
 from jobcontract.errors import InvalidJob, StoreError
 from jobcontract_sqlite import schema
-from jobcontract_sqlite.connections import FileConnections, transaction
+from jobcontract_sqlite.connections import transaction
 from jobcontract_sqlite.driver import SQLiteDriver
 from jobcontract_sqlite.faults import store_error
 from jobcontract_sqlite.options import SQLiteOptions
+from jobcontract_sqlite.pool import FileConnections, check_directory
 from jobcontract_sqlite.registering import register_steps
 
 
@@ -24,24 +27,27 @@ class SQLiteFileDriver(SQLiteDriver):
         self._file = connections
 
     def install(self, *, dry_run: bool = False) -> list[Step]:
-        """As `Installation.install`. Creates the file, never its directory."""
-        path = self._file.path
-        if not path.parent.is_dir():
-            raise StoreError(
-                f"{self._file.where} can't be created: there is no directory {path.parent}; create it first"
-            )
-        if dry_run and not path.exists():
-            return schema.pending_steps(0)
-        with self._file.new() as connection:
-            if dry_run:
+        """As `Installation.install`. Makes the file, never its directory."""
+        exists = os.path.exists(self._file.path)
+        if not exists:
+            check_directory(self._file.path, self._file.where)
+        if dry_run:
+            if not exists:
+                return schema.pending_steps(0)
+            with self._file.unchecked("rw") as connection:
                 return schema.pending_steps(schema.installed_version(connection))
-            (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            if journal != "wal":
-                raise StoreError(
-                    f"{self._file.where} can't use a write-ahead log (journal_mode stays {journal}); put it on a local file system"
-                )
+        with self._file.unchecked("rwc") as connection:
+            self._use_write_ahead_log(connection)
             with transaction(connection):
                 return schema.migrate(connection)
+
+    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
+        (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if journal != "wal":
+            raise StoreError(
+                f"{self._file.where} can't have a write-ahead log (journal_mode stays {journal}); "
+                "put it on a local file system"
+            )
 
     @property
     def dialect(self) -> Dialect:
@@ -49,18 +55,26 @@ class SQLiteFileDriver(SQLiteDriver):
         return "sqlite"
 
     def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
-        """As `JoinsTransactions.register_steps`. Refuses a connection whose main database is another file."""
+        """As `JoinsTransactions.register_steps`. Raises `InvalidJob` when the connection's main database is
+        another file.
+
+        (A file that is attached beside it would not do: across files, a commit in WAL mode is not atomic.)
+        """
         databases = yield Statement("PRAGMA database_list", ())
-        main = next((str(file or "") for _, name, file in databases if name == "main"), "")
+        main = next((os.fsdecode(file or "") for _, name, file in databases if name in ("main", b"main")), "")
         if not self._is_own(main):
             raise InvalidJob(
                 "connection",
-                f"is open on {main or 'a database in memory'}, and the jobs live in {self._file.path}; connect to that file",
+                f"is open on {main or 'a database in memory'}, "
+                f"and the jobs of this store live in {self._file.path}; connect to that file",
             )
         try:
             return (yield from register_steps(records))
-        except sqlite3.Error as error:
-            raise store_error(error, self._file.where) from error
+        except Exception as error:
+            client = getattr(error, "orig", None) or error  # SQLAlchemy wraps the client's error
+            if isinstance(client, sqlite3.Error):
+                raise store_error(client, self._file.where) from error
+            raise
 
     def _is_own(self, main: str) -> bool:
         try:

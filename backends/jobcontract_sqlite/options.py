@@ -25,7 +25,9 @@ class SQLiteOptions(StoreOptions):
     busy_timeout: PositiveDuration = timedelta(seconds=5)
     """How long a call waits for the other processes on the file before it raises `StoreUnavailable`."""
     retention: PositiveDuration = timedelta(days=7)
-    """How long done and cancelled jobs, and their idempotency keys, are kept. Dead jobs stay until they are pruned."""
+    """How long done and cancelled jobs, and their idempotency keys, are kept. Dead jobs stay until they are
+    pruned.
+    """
 
 
 def path_of(settings: StoreSettings) -> Path | None:

@@ -15,21 +15,24 @@ from jobcontract_sqlite.instants import to_microseconds
 def register_steps(records: Sequence[JobRecord]) -> Steps[list[Registration]]:
     """Inserts `records` and yields each statement; neither begins nor ends a transaction.
 
-    Each statement takes one parameter, the jobs as one JSON text: no limit on the number of variables, and one plan for
-    every size. The first statement writes, so that a transaction that only began to read takes the write lock before it looks.
+    Each statement takes one parameter, the jobs as one JSON text: no limit on the number of variables, and
+    one plan for every size. The first statement writes, so that a transaction that only began to read takes
+    the write lock before it looks.
     """
     document = json.dumps([_to_json(record) for record in records])
     if any(record.idempotency_key is not None for record in records):
         yield Statement(statements.REGISTER_KEYS, (document,))
     inserted = yield Statement(statements.REGISTER, (document,))
-    created = {str(job_id) for (job_id,) in inserted}
+    created = {_text(job_id) for (job_id,) in inserted}
     known = [record for record in records if record.id not in created]
     answers: dict[str, Registration] = {}
     if known:
         rows = yield Statement(
             statements.REGISTER_KNOWN, (json.dumps([_to_json(record) for record in known]),)
         )
-        answers = {str(row[0]): _known(str(row[1]), row[2], row[3]) for row in rows}
+        answers = {
+            _text(asked): _known(_text(found), state, conflict) for asked, found, state, conflict in rows
+        }
     return [
         Registration(UUID(record.id), created=True) if record.id in created else answers[record.id]
         for record in records
@@ -44,15 +47,18 @@ def _to_json(record: JobRecord) -> dict[str, object]:
     }
 
 
-def _known(job_id: str, state: str | None, conflict: int) -> Registration:
+def _known(job_id: str, state: object, conflict: int) -> Registration:
     try:
-        return Registration(
-            UUID(job_id),
-            created=False,
-            state=None if state is None else State(state),
-            conflict=bool(conflict),
-        )
+        known = UUID(job_id)
     except ValueError:
         raise StoreError(
-            f"the table jobcontract_keys names a holder whose id is not a UUID: {job_id[:80]!r}"
+            f"the table jobcontract_keys names a job whose id is not a UUID: {job_id[:80]!r}"
         ) from None
+    return Registration(
+        known, created=False, state=None if state is None else State(_text(state)), conflict=bool(conflict)
+    )
+
+
+def _text(value: object) -> str:
+    # A caller's connection may have a text_factory of its own; bytes is the usual one.
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -54,10 +54,12 @@ def check_version(connection: sqlite3.Connection, where: str) -> None:
         raise StoreError(f"{where} holds no job queue yet; run `jobctl init`")
     if version < CURRENT_VERSION:
         raise StoreError(
-            f"{where} has schema version {version}, this jobcontract needs {CURRENT_VERSION}; run `jobctl init`"
+            f"{where} has schema version {version}, and this jobcontract needs {CURRENT_VERSION}; "
+            "run `jobctl init`"
         )
     raise StoreError(
-        f"{where} has schema version {version}, this jobcontract knows {CURRENT_VERSION} at most; upgrade jobcontract"
+        f"{where} has schema version {version}, and this jobcontract knows {CURRENT_VERSION} at most; "
+        "upgrade jobcontract"
     )
 
 
@@ -67,7 +69,9 @@ def pending_steps(version: int) -> list[Step]:
 
 
 def migrate(connection: sqlite3.Connection) -> list[Step]:
-    """Bring the file to the current version, inside the caller's write transaction. The steps that were taken."""
+    """Bring the file to the current version, inside the caller's write transaction. The steps that were
+    taken.
+    """
     version = installed_version(connection)
     if version > CURRENT_VERSION:
         return []

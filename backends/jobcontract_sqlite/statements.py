@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 
 
-def _read(verb: str) -> str:
-    return (files("jobcontract_sqlite") / "sql" / f"{verb}.sql").read_text(encoding="utf-8")
+def _read(name: str) -> str:
+    return (files("jobcontract_sqlite") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
 
 
 BURY = _read("bury")
@@ -15,9 +15,13 @@ COMPLETE = _read("complete")
 EXTEND = _read("extend")
 FAIL_DEAD = _read("fail_dead")
 FAIL_RETRY = _read("fail_retry")
+JOBS = _read("jobs")
 LEAVE = _read("leave")
 NEXT_DUE = _read("next_due")
 PAUSE = _read("pause")
+PRUNE_DEAD = _read("prune_dead")
+PRUNE_DONE = _read("prune_done")
+PRUNE_KEYS = _read("prune_keys")
 REGISTER = _read("register")
 REGISTER_KEYS = _read("register_keys")
 REGISTER_KNOWN = _read("register_known")
@@ -28,3 +32,4 @@ REQUEUE_READY = _read("requeue_ready")
 RESCUE = _read("rescue")
 RESUME = _read("resume")
 STATES = _read("states")
+STATS = _read("stats")

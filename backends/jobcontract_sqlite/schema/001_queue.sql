@@ -3,7 +3,7 @@
 CREATE VIEW jobcontract_clock (now) AS
 SELECT CAST(julianday('now') * 86400000 - 210866760000000 + 0.5 AS INTEGER) * 1000;
 
--- Ready and running jobs only: what finishes leaves this table in the same transaction.
+-- Jobs that are not finished: what finishes leaves this table in the same transaction.
 -- The wide columns stand last, so that reading the others follows no overflow page.
 CREATE TABLE jobcontract_jobs (
     id               TEXT    NOT NULL PRIMARY KEY,
@@ -11,7 +11,7 @@ CREATE TABLE jobcontract_jobs (
     kind             TEXT    NOT NULL,
     priority         INTEGER NOT NULL,
     run_at           INTEGER NOT NULL,
-    state            TEXT    NOT NULL DEFAULT 'ready' CHECK (state IN ('ready', 'running')),
+    state            TEXT    NOT NULL DEFAULT 'ready' CHECK (state IN ('ready', 'running', 'moving')),
     attempt          INTEGER NOT NULL DEFAULT 0,  -- the fencing number: + 1 at every claim, never decreased
     refunded         INTEGER NOT NULL DEFAULT 0,  -- how many of the attempts do not count against max_attempts
     max_attempts     INTEGER NOT NULL,
@@ -69,7 +69,7 @@ CREATE TABLE jobcontract_dead (
     input_ref        TEXT    NOT NULL
 ) STRICT;
 
-CREATE INDEX jobcontract_dead_finished ON jobcontract_dead (finished_at);
+CREATE INDEX jobcontract_dead_finished ON jobcontract_dead (state, finished_at);
 CREATE INDEX jobcontract_dead_queue ON jobcontract_dead (queue, id);
 CREATE INDEX jobcontract_dead_kind ON jobcontract_dead (kind, id);
 
@@ -84,5 +84,33 @@ CREATE TABLE jobcontract_keys (
 
 CREATE TABLE jobcontract_queues (
     queue            TEXT    NOT NULL PRIMARY KEY,
-    paused           INTEGER NOT NULL
+    paused           INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
+
+-- Every job, for lookups and for people.
+CREATE VIEW jobcontract_all_jobs AS
+SELECT
+    id, queue, kind, state, priority, run_at, attempt, refunded, max_attempts, created_at, lease_expires_at,
+    NULL AS finished_at, idempotency_key, last_error, headers, input_ref
+FROM jobcontract_jobs
+UNION ALL
+SELECT
+    id, queue, kind, 'done', priority, run_at, attempt, refunded, max_attempts, created_at, NULL,
+    finished_at, idempotency_key, last_error, headers, input_ref
+FROM jobcontract_done
+UNION ALL
+SELECT
+    id, queue, kind, state, priority, run_at, attempt, refunded, max_attempts, created_at, NULL,
+    finished_at, idempotency_key, last_error, headers, input_ref
+FROM jobcontract_dead;
+
+-- What `jobcontract.once` remembers when the application's own tables are in this file too.
+CREATE TABLE IF NOT EXISTS jobcontract_effects (
+    queue            TEXT    NOT NULL,
+    effect_key       TEXT    NOT NULL,
+    recorded_at      INTEGER NOT NULL
+        DEFAULT (CAST(julianday('now') * 86400000 - 210866760000000 + 0.5 AS INTEGER) * 1000),
+    PRIMARY KEY (queue, effect_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS jobcontract_effects_recorded_at ON jobcontract_effects (recorded_at);

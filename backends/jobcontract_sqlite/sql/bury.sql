@@ -1,5 +1,6 @@
 -- Copy ready jobs to the dead table, as :state; `leave.sql` follows. Gives the ids that were ready.
-INSERT INTO jobcontract_dead (
+-- OR REPLACE: a row that somebody put there by hand must not stop the others.
+INSERT OR REPLACE INTO jobcontract_dead (
     id, queue, kind, priority, run_at, state, attempt, refunded, max_attempts, created_at, finished_at,
     idempotency_key, last_error, headers, input_ref
 )

@@ -29,4 +29,4 @@ WHERE rowid IN (
     LIMIT :limit
 )
 RETURNING
-    id, queue, token, attempt, lease_expires_at, kind, priority, run_at, max_attempts, idempotency_key, input_ref, headers
+    id, queue, token, attempt, lease_expires_at, refunded, kind, priority, run_at, max_attempts, idempotency_key, input_ref, headers

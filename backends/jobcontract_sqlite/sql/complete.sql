@@ -1,5 +1,6 @@
 -- Copy to the history what :leases rightly hold; `leave.sql` then takes it out of the live table.
-INSERT INTO jobcontract_done (
+-- OR REPLACE: a row that somebody put there by hand must not stop the others.
+INSERT OR REPLACE INTO jobcontract_done (
     id, queue, kind, priority, run_at, attempt, refunded, max_attempts, created_at, finished_at,
     idempotency_key, last_error, headers, input_ref
 )

@@ -1,5 +1,6 @@
 -- Copy to the dead jobs those failures that are permanent or have spent the last attempt; `leave.sql` follows.
-INSERT INTO jobcontract_dead (
+-- OR REPLACE: a row that somebody put there by hand must not stop the others.
+INSERT OR REPLACE INTO jobcontract_dead (
     id, queue, kind, priority, run_at, state, attempt, refunded, max_attempts, created_at, finished_at,
     idempotency_key, last_error, headers, input_ref
 )

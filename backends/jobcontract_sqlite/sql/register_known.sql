@@ -3,21 +3,10 @@
 SELECT
     json_extract(item.value, '$.id'),
     coalesce(own.id, holder.job_id),
-    coalesce(
-        own.state,
-        (SELECT state FROM jobcontract_jobs WHERE id = holder.job_id),
-        (SELECT 'done' FROM jobcontract_done WHERE id = holder.job_id),
-        (SELECT state FROM jobcontract_dead WHERE id = holder.job_id)
-    ),
+    coalesce(own.state, (SELECT state FROM jobcontract_all_jobs WHERE id = holder.job_id)),
     coalesce(holder.fingerprint <> json_extract(item.value, '$.fingerprint'), 0)
 FROM json_each(?) AS item
-LEFT JOIN (
-    SELECT id, state FROM jobcontract_jobs
-    UNION ALL
-    SELECT id, 'done' FROM jobcontract_done
-    UNION ALL
-    SELECT id, state FROM jobcontract_dead
-) AS own ON own.id = json_extract(item.value, '$.id')
+LEFT JOIN jobcontract_all_jobs AS own ON own.id = json_extract(item.value, '$.id')
 LEFT JOIN jobcontract_keys AS holder
     ON holder.idempotency_key = json_extract(item.value, '$.idempotency_key')
     AND holder.queue = json_extract(item.value, '$.queue')

@@ -9,4 +9,6 @@ SELECT
 FROM jobcontract_clock AS clock
 CROSS JOIN json_each(:ids) AS wanted
 CROSS JOIN jobcontract_dead AS job ON job.id = wanted.value
+WHERE true
+ON CONFLICT DO NOTHING
 RETURNING id

@@ -1,2 +1,3 @@
-DELETE FROM jobcontract_queues
+UPDATE jobcontract_queues
+SET paused = 0
 WHERE queue = :queue

@@ -1,0 +1,110 @@
+"""The side doors for operators: look, count, cancel, requeue, prune, pause."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+from jobcontract.contract import Page, QueueStats, State, StoredJob
+from jobcontract_sqlite import statements
+from jobcontract_sqlite.connections import Connections
+from jobcontract_sqlite.instants import to_length
+from jobcontract_sqlite.lookup import GET, select_page
+from jobcontract_sqlite.rows import only_column, queue_stats, states_of, stored_job
+
+
+class OperatorDoors:
+    """`Lookup`, `Statistics`, `Cancellation`, `Requeue`, `Pruning` and `Pausing`, over `connections`."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        # Wakes the `wait`s of this driver object at once; those of other processes see the file change.
+        self._woken = threading.Condition()
+        self._wakes = 0
+
+    def get(self, job_id: str) -> StoredJob | None:
+        """As `Lookup.get`."""
+        with self._connections.read() as connection:
+            row = connection.execute(GET, {"id": job_id}).fetchone()
+        return None if row is None else stored_job(row)
+
+    def jobs(self, page: Page) -> list[StoredJob]:
+        """As `Lookup.jobs`."""
+        with self._connections.read() as connection:
+            rows = connection.execute(*select_page(page)).fetchall()
+        return [stored_job(row) for row in rows]
+
+    def stats(self) -> list[QueueStats]:
+        """As `Statistics.stats`. Counts by reading an index from end to end."""
+        with self._connections.read() as connection:
+            rows = connection.execute(statements.STATS).fetchall()
+        return [queue_stats(row) for row in rows]
+
+    def cancel(self, job_ids: Sequence[str]) -> list[State | None]:
+        """As `Cancellation.cancel`."""
+        with self._connections.write() as connection:
+            bury(connection, job_ids, State.CANCELLED)
+            return _states(connection, job_ids)
+
+    def requeue(self, job_ids: Sequence[str]) -> list[State | None]:
+        """As `Requeue.requeue`."""
+        ids = json.dumps(job_ids)
+        with self._connections.write() as connection:
+            connection.execute(statements.REQUEUE_READY, {"ids": ids})
+            back = only_column(connection.execute(statements.REQUEUE, {"ids": ids}))
+            connection.execute(statements.REQUEUE_LEAVE, {"ids": json.dumps(back)})
+            states = _states(connection, job_ids)
+        self._wake()
+        return states
+
+    def prune(self, older_than: timedelta, states: Collection[State], limit: int) -> int:
+        """As `Pruning.prune`."""
+        with self._connections.write() as connection:
+            return forget(connection, older_than, states, limit)
+
+    def pause(self, queue: str) -> None:
+        """As `Pausing.pause`."""
+        with self._connections.write() as connection:
+            connection.execute(statements.PAUSE, {"queue": queue})
+
+    def resume(self, queue: str) -> None:
+        """As `Pausing.resume`."""
+        with self._connections.write() as connection:
+            connection.execute(statements.RESUME, {"queue": queue})
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._woken:
+            self._wakes += 1
+            self._woken.notify_all()
+
+
+def bury(connection: sqlite3.Connection, job_ids: Sequence[str], state: State) -> int:
+    """Those of `job_ids` that are ready go to the table of the dead, as `state`. How many they were."""
+    buried = only_column(connection.execute(statements.BURY, {"ids": json.dumps(job_ids), "state": state}))
+    connection.execute(statements.LEAVE, {"ids": json.dumps(buried)})
+    return len(buried)
+
+
+def forget(
+    connection: sqlite3.Connection, older_than: timedelta, states: Collection[State], limit: int
+) -> int:
+    """Delete at most `limit` jobs that finished in one of `states`, and free their keys. How many they were."""
+    parameters = {"older_than": to_length(older_than), "limit": limit}
+    forgotten: list[tuple[str, str, str | None]] = []
+    if State.DONE in states:
+        forgotten += connection.execute(statements.PRUNE_DONE, parameters).fetchall()
+    for state in sorted({State.DEAD, State.CANCELLED}.intersection(states)):
+        left = {**parameters, "limit": limit - len(forgotten), "state": state}
+        forgotten += connection.execute(statements.PRUNE_DEAD, left).fetchall()
+    keyed = [row for row in forgotten if row[2] is not None]
+    if keyed:
+        connection.execute(statements.PRUNE_KEYS, {"forgotten": json.dumps(keyed)})
+    return len(forgotten)
+
+
+def _states(connection: sqlite3.Connection, job_ids: Sequence[str]) -> list[State | None]:
+    return states_of(job_ids, connection.execute(statements.STATES, {"ids": json.dumps(job_ids)}).fetchall())
