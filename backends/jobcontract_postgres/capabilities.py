@@ -1,0 +1,101 @@
+"""What the live server can do, read from its own settings."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from jobcontract.contract import (
+    Capabilities,
+    Deduplication,
+    Durability,
+    Scheduling,
+    TimedLease,
+    Transactional,
+    side_doors_of,
+)
+from jobcontract_postgres.connection import Connection
+
+MAX_REGISTER_BATCH = 1000
+MAX_INPUT_REF_BYTES = 16 * 1024 * 1024
+OLDEST_SERVER = 130000
+
+_FACTS = """\
+SELECT current_setting('server_version'), current_setting('server_version_num')::integer,
+       current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'),
+       current_setting('synchronous_standby_names'), current_setting('server_encoding'),
+       current_setting('default_transaction_isolation'), current_setting('max_connections')::integer,
+       pg_backend_pid(), pg_is_in_recovery()
+"""
+
+
+class Facts(NamedTuple):
+    """The settings of a server, as a session of ours sees them."""
+
+    version: str
+    version_number: int
+    synchronous_commit: str
+    fsync: str
+    full_page_writes: str
+    standbys: str
+    encoding: str
+    isolation: str
+    max_connections: int
+    backend_pid: int
+    in_recovery: bool
+    pooled: bool
+    """Whether a pooler stands in between: the server's process is another one than the connection was promised."""
+
+
+def read_facts(connection: Connection) -> Facts:
+    """Ask the server. One round trip."""
+    row = connection.execute(_FACTS).fetchone()
+    assert row is not None
+    facts = Facts(*row, pooled=False)
+    return facts._replace(pooled=facts.backend_pid != connection.info.backend_pid)
+
+
+def capabilities_from(facts: Facts, driver: object, *, listens: bool) -> Capabilities:
+    """`facts` as the contract's values."""
+    return Capabilities(
+        store=f"PostgreSQL {facts.version.split()[0]}",
+        deduplication=Deduplication.RETENTION,
+        lease=TimedLease(shortest=timedelta(milliseconds=1), longest=timedelta(days=365)),
+        scheduling=Scheduling(resolution=timedelta(microseconds=1)),
+        priority_levels=10,
+        durability=_durability(facts),
+        transactional=Transactional.SAME,
+        max_register_batch=MAX_REGISTER_BATCH,
+        max_input_ref_bytes=MAX_INPUT_REF_BYTES,
+        side_doors=side_doors_of(driver),
+        notes=tuple(_notes(facts, listens=listens)),
+    )
+
+
+def _durability(facts: Facts) -> Durability:
+    if facts.fsync == "off" or facts.full_page_writes == "off" or facts.synchronous_commit == "off":
+        # A killed process loses nothing that was acknowledged, for the kernel has it; a lost power does.
+        return Durability.WINDOW
+    return Durability.FSYNC
+
+
+def _notes(facts: Facts, *, listens: bool) -> list[str]:
+    notes: list[str] = []
+    if facts.fsync == "off":
+        notes.append("fsync is off: a power cut can corrupt the whole cluster; set fsync = on")
+    if facts.full_page_writes == "off":
+        notes.append("full_page_writes is off: a power cut can tear a page; set full_page_writes = on")
+    if facts.synchronous_commit == "off":
+        notes.append("synchronous_commit is off: a crash of the server loses up to a second; set synchronous_commit = on")
+    if facts.version_number < OLDEST_SERVER:
+        notes.append("this server is older than PostgreSQL 13, with which this driver is not tested")
+    if facts.encoding != "UTF8":
+        notes.append(f"the database's encoding is {facts.encoding}: text outside of it is refused; create it with UTF8")
+    if facts.in_recovery:
+        notes.append("this server is a standby: it refuses every write; set target_session_attrs=read-write")
+    if facts.pooled:
+        notes.append(
+            "a pooler stands in between: statements are not prepared"
+            + ("" if listens else ", and waiting workers poll, for LISTEN is lost in transaction mode (listen=on for session mode)")
+        )
+    return notes

@@ -1,0 +1,158 @@
+"""The installation: numbered migrations, the partitions of the history, and the check that code and schema fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from importlib.resources import files
+from typing import NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from jobcontract.contract import Step
+from jobcontract.errors import StoreError
+from jobcontract_postgres.connection import Connection
+from jobcontract_postgres.statements import Statements, literal, quote
+
+DAYS_AHEAD = 2
+_FILE = re.compile(r"^(\d{3})_(\w+)\.sql$")
+
+
+class Migration(NamedTuple):
+    """One file of ``schema/``."""
+
+    number: int
+    title: str
+    file_name: str
+
+
+def migrations() -> list[Migration]:
+    """All migrations that this code knows, in order."""
+    found = [match for entry in files("jobcontract_postgres").joinpath("schema").iterdir() if (match := _FILE.match(entry.name))]
+    return sorted(Migration(int(match[1]), match[2].replace("_", " "), match[0]) for match in found)
+
+
+VERSION = migrations()[-1].number
+"""The schema that this code works with."""
+
+_CREATE_VERSIONS = """\
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE {schema}.schema_version (
+    version     integer     NOT NULL PRIMARY KEY,
+    title       text        NOT NULL,
+    applied_at  timestamptz NOT NULL DEFAULT now()
+);
+"""
+
+
+class Schema:
+    """The objects of one installation."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
+        self._name = statements.schema
+        self._quoted = quote(statements.schema)
+
+    def check(self, version: int | None, where: str) -> None:
+        """Raise `StoreError` unless a schema of `version` (None: there is none) fits this code."""
+        name = f"the schema {self._name!r} of PostgreSQL at {where}"
+        if version is None:
+            raise StoreError(f"{name} does not hold a jobcontract installation; run `jobctl init`")
+        if version < VERSION:
+            raise StoreError(f"{name} has version {version} and this jobcontract needs {VERSION}; run `jobctl init`")
+        if version > VERSION:
+            raise StoreError(f"{name} has version {version}, this jobcontract knows {VERSION}; upgrade the package jobcontract")
+
+    def read_version(self, connection: Connection) -> int | None:
+        """The version of the installed schema; None when there is none."""
+        found = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{self._quoted}.schema_version",)).fetchone()
+        if not found or not found[0]:
+            return None
+        row = connection.execute(literal(f"SELECT max(version) FROM {self._quoted}.schema_version")).fetchone()
+        return row[0] if row else None
+
+    def install(self, connection: Connection, where: str, *, dry_run: bool) -> list[Step]:
+        """Bring the schema to `VERSION` and make the partitions of the next days. What was done, or would be."""
+        if dry_run:
+            version = self.read_version(connection)
+            steps = [step for _, step in self._pending(version)]
+            missing = _days_from(self._today(connection)) if version is None else self._missing_days(connection)
+        else:
+            steps = list(self._migrate(connection, where))
+            with self._locked(connection):
+                missing = self._missing_days(connection)
+                for day in missing:
+                    connection.execute(literal(self._partition(day)))
+        return [*steps, *(Step(f"history of {day.isoformat()}", self._partition(day)) for day in missing)]
+
+    def _migrate(self, connection: Connection, where: str) -> Iterator[Step]:
+        while True:
+            # One transaction each, so that a failing migration leaves those before it. The version is read again under the lock:
+            # another process may have been faster.
+            with self._locked(connection):
+                version = self.read_version(connection)
+                if version is not None and version > VERSION:
+                    self.check(version, where)
+                pending = self._pending(version)
+                if not pending:
+                    return
+                migration, step = pending[0]
+                connection.execute(literal(step.statements))
+                connection.execute(
+                    literal(f"INSERT INTO {self._quoted}.schema_version (version, title) VALUES (%s, %s)".replace("%", "%")),
+                    (migration.number, migration.title),
+                )
+            yield step
+
+    def _pending(self, version: int | None) -> list[tuple[Migration, Step]]:
+        pending = [each for each in migrations() if each.number > (version or 0)]
+        steps = [Step(f"{each.number:03} {each.title}", self._statements.migration(each.file_name)) for each in pending]
+        if version is None and steps:
+            steps[0] = Step(steps[0].title, _CREATE_VERSIONS.replace("{schema}", self._quoted) + steps[0].statements)
+        return list(zip(pending, steps, strict=True))
+
+    @contextmanager
+    def _locked(self, connection: Connection) -> Iterator[None]:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", (f"jobcontract install {self._name}",))
+            yield
+
+    def _today(self, connection: Connection) -> date:
+        row = connection.execute("SELECT clock_timestamp() AT TIME ZONE 'UTC'").fetchone()
+        found: datetime = row[0] if row else datetime.now(UTC)
+        return found.date()
+
+    def _missing_days(self, connection: Connection) -> list[date]:
+        """The next days without a partition, save those whose jobs are in the safety net already: there they stay."""
+        row = connection.execute(
+            literal(
+                "SELECT (SELECT array_agg(c.relname::text) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid"
+                " WHERE inhparent = %s::regclass),"
+                f" (SELECT max(finished_at) FROM {self._quoted.replace('%', '%%')}.done_jobs_rest)"
+            ),
+            (f"{self._quoted}.done_jobs",),
+        ).fetchone()
+        present, last = row if row else ([], None)
+        days = _days_from(self._today(connection))
+        return [day for day in days if _partition_name(day) not in (present or ()) and (last is None or last.date() < day)]
+
+    def _partition(self, day: date) -> str:
+        parent = f"{self._quoted}.done_jobs"
+        name = f"{self._quoted}.{_partition_name(day)}"
+        # Made apart and then attached: that takes a weaker lock on the parent, which is written all the time.
+        return (
+            f"CREATE TABLE {name} (LIKE {parent} INCLUDING ALL);\n"
+            f"ALTER TABLE {parent} ATTACH PARTITION {name}"
+            f" FOR VALUES FROM ('{day} 00:00:00+00') TO ('{day + timedelta(days=1)} 00:00:00+00');\n"
+        )
+
+
+def _days_from(today: date) -> list[date]:
+    return [today + timedelta(days=ahead) for ahead in range(DAYS_AHEAD + 1)]
+
+
+def _partition_name(day: date) -> str:
+    return f"done_jobs_{day:%Y%m%d}"

@@ -1,0 +1,137 @@
+-- Jobs that wait or run. Finished ones leave at once, so that this table stays as small as the work that is left.
+-- The fill factor leaves room for a renewal of the lease on the same page: lease_until is in no index.
+CREATE TABLE {schema}.live_jobs (
+    id               uuid        NOT NULL,
+    run_at           timestamptz NOT NULL,
+    created_at       timestamptz NOT NULL,
+    lease_until      timestamptz,
+    token            uuid,
+    attempt          integer     NOT NULL DEFAULT 0,
+    refunded         integer     NOT NULL DEFAULT 0,
+    max_attempts     integer     NOT NULL,
+    priority         smallint    NOT NULL,
+    state            text        NOT NULL DEFAULT 'ready',
+    queue            text        NOT NULL,
+    kind             text        NOT NULL,
+    idempotency_key  text,
+    last_error       text,
+    headers          json,
+    input_ref        json        NOT NULL,
+    CONSTRAINT live_jobs_pkey PRIMARY KEY (id),
+    CONSTRAINT live_jobs_state CHECK (state IN ('ready', 'running', 'moving')),
+    CONSTRAINT live_jobs_lease CHECK (
+        (state = 'running') = (token IS NOT NULL) AND (state = 'running') = (lease_until IS NOT NULL)
+    ),
+    -- An infinite timestamp can't be fetched by a client: one such row would spoil every batch it is in.
+    CONSTRAINT live_jobs_instants CHECK (
+        isfinite(run_at) AND isfinite(created_at) AND (lease_until IS NULL OR isfinite(lease_until))
+        AND run_at < '3000-01-01 00:00:00+00' AND run_at >= '1970-01-01 00:00:00+00'
+    )
+) WITH (
+    fillfactor = 75,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 2000,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_analyze_threshold = 2000,
+    autovacuum_vacuum_cost_delay = 1
+);
+
+COMMENT ON TABLE {schema}.live_jobs IS 'jobcontract: jobs that are ready or running';
+COMMENT ON COLUMN {schema}.live_jobs.attempt IS 'grows by one with every claim and never falls: a fencing number';
+COMMENT ON COLUMN {schema}.live_jobs.refunded IS 'claims that do not count; dead when attempt - refunded >= max_attempts';
+COMMENT ON COLUMN {schema}.live_jobs.token IS 'random per claim; whoever settles the job must present it';
+
+-- The claim reads exact ranges of this index, one per queue and priority.
+CREATE INDEX live_jobs_ready ON {schema}.live_jobs (queue, priority DESC, run_at, id) WHERE state = 'ready';
+-- The rescue reads all of this one: it is as small as what runs now.
+CREATE INDEX live_jobs_running ON {schema}.live_jobs (id) WHERE state = 'running';
+
+-- Jobs that need a person: dead, or cancelled by one. Each can be requeued.
+CREATE TABLE {schema}.dead_jobs (
+    id               uuid        NOT NULL,
+    run_at           timestamptz NOT NULL,
+    created_at       timestamptz NOT NULL,
+    finished_at      timestamptz NOT NULL,
+    attempt          integer     NOT NULL,
+    refunded         integer     NOT NULL,
+    max_attempts     integer     NOT NULL,
+    priority         smallint    NOT NULL,
+    state            text        NOT NULL,
+    queue            text        NOT NULL,
+    kind             text        NOT NULL,
+    idempotency_key  text,
+    last_error       text,
+    headers          json,
+    input_ref        json        NOT NULL,
+    CONSTRAINT dead_jobs_pkey PRIMARY KEY (id),
+    CONSTRAINT dead_jobs_state CHECK (state IN ('dead', 'cancelled'))
+);
+
+COMMENT ON TABLE {schema}.dead_jobs IS 'jobcontract: jobs that are dead or cancelled';
+
+-- The history, one partition per UTC day of the end: dropping a day gives its space back at once.
+CREATE TABLE {schema}.done_jobs (
+    id               uuid        NOT NULL,
+    run_at           timestamptz NOT NULL,
+    created_at       timestamptz NOT NULL,
+    finished_at      timestamptz NOT NULL,
+    attempt          integer     NOT NULL,
+    max_attempts     integer     NOT NULL,
+    priority         smallint    NOT NULL,
+    queue            text        NOT NULL,
+    kind             text        NOT NULL,
+    idempotency_key  text,
+    last_error       text,
+    headers          json,
+    input_ref        json        NOT NULL
+) PARTITION BY RANGE (finished_at);
+
+COMMENT ON TABLE {schema}.done_jobs IS 'jobcontract: jobs that are done, by the day on which they ended';
+
+CREATE INDEX done_jobs_id ON {schema}.done_jobs (id);
+-- The safety net: a completion must not fail because nobody made today's partition.
+CREATE TABLE {schema}.done_jobs_rest PARTITION OF {schema}.done_jobs DEFAULT;
+
+-- Who holds an idempotency key. A unique index can't span the tables above, and looking before inserting races.
+CREATE TABLE {schema}.job_keys (
+    queue            text  NOT NULL,
+    idempotency_key  text  NOT NULL,
+    job_id           uuid  NOT NULL,
+    fingerprint      bytea NOT NULL,
+    CONSTRAINT job_keys_pkey PRIMARY KEY (queue, idempotency_key)
+);
+
+COMMENT ON TABLE {schema}.job_keys IS 'jobcontract: a row per idempotency key, for as long as the job''s record lives';
+
+-- Only queues about which there is something to say.
+CREATE TABLE {schema}.queues (
+    name    text    NOT NULL,
+    paused  boolean NOT NULL DEFAULT false,
+    CONSTRAINT queues_pkey PRIMARY KEY (name)
+);
+
+-- What once() has seen: written in the application's own transaction, beside the result it guards.
+CREATE TABLE {schema}.effects (
+    queue       text        NOT NULL,
+    key         text        NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT effects_pkey PRIMARY KEY (queue, key)
+);
+
+COMMENT ON TABLE {schema}.effects IS 'jobcontract: results that were written once';
+
+-- All jobs in one place, for people and for the listing.
+CREATE VIEW {schema}.jobs AS
+    SELECT id, state, queue, kind, priority, run_at, attempt, refunded, max_attempts, idempotency_key, created_at,
+           NULL::timestamptz AS finished_at, lease_until, last_error, input_ref, headers
+    FROM {schema}.live_jobs
+    UNION ALL
+    SELECT id, state, queue, kind, priority, run_at, attempt, refunded, max_attempts, idempotency_key, created_at,
+           finished_at, NULL::timestamptz, last_error, input_ref, headers
+    FROM {schema}.dead_jobs
+    UNION ALL
+    SELECT id, 'done', queue, kind, priority, run_at, attempt, 0, max_attempts, idempotency_key, created_at,
+           finished_at, NULL::timestamptz, last_error, input_ref, headers
+    FROM {schema}.done_jobs;
+
+COMMENT ON VIEW {schema}.jobs IS 'jobcontract: every job, whatever its state';

@@ -1,0 +1,120 @@
+"""The server a store's URL names: the parameters of a connection to it, and what is said about it in an error."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import IsolationLevel, pq
+
+from jobcontract.config import StoreSettings
+from jobcontract.errors import ConfigError
+from jobcontract_postgres.connection import Connection, within
+from jobcontract_postgres.failures import DeadlineExceeded, from_connecting, from_statement
+from jobcontract_postgres.options import PostgresOptions
+from jobcontract_postgres.results import UtcLoader
+
+_TRUST_STORE_LIBPQ = 160000  # sslrootcert=system
+
+
+class Server:
+    """Makes connections to the server of one configured store. Making the object contacts nothing."""
+
+    def __init__(self, settings: StoreSettings, options: PostgresOptions) -> None:
+        self._options = options
+        self._url = settings.url
+        self._password = settings.url.password.get_secret_value() if settings.url.password else None
+        self._parameters = _parameters(settings, options)
+        self._warned = False
+        self.where: str = self._describe()
+        """Hosts and database, for errors."""
+        self.prepares = options.prepared_statements != "off"
+        """Whether statements are prepared; turned off when a pooler is found in between."""
+
+    def connect(self, seconds: float) -> Connection:
+        """A new connection, in autocommit mode. Raises `StoreUnavailable` or `StoreError`, within `seconds`."""
+        parameters = {**self._parameters, "connect_timeout": max(2, round(seconds))}
+
+        def make() -> Connection:
+            return Connection.connect(autocommit=True, prepare_threshold=5 if self.prepares else None, **parameters)
+
+        try:
+            connection = within(seconds, make)
+        except DeadlineExceeded as error:
+            raise from_statement(error, self.where) from None
+        except psycopg.Error as error:
+            raise from_connecting(error, self.where, self._password) from None
+        connection.born = time.monotonic()
+        # What psycopg's own BEGIN asks for, whatever the database's default is.
+        connection.isolation_level = IsolationLevel.READ_COMMITTED
+        connection.adapters.register_loader("timestamptz", UtcLoader)
+        self._warn_of_plain_text(connection)
+        return connection
+
+    def _describe(self) -> str:
+        hosts = ",".join(map(str, self._url.hosts)) or self._options.host or "the default host"
+        database = self._parameters.get("dbname")
+        return f"{hosts}, database {database!r}" if database else hosts
+
+    def _warn_of_plain_text(self, connection: Connection) -> None:
+        if self._warned or connection.pgconn.ssl_in_use or _is_local(connection.info.host):
+            return
+        self._warned = True
+        warnings.warn(
+            f"the connection to PostgreSQL at {self.where} is not encrypted, and the server is not on this machine;"
+            " set sslmode=verify-full and sslrootcert",
+            stacklevel=2,
+        )
+
+
+def _parameters(settings: StoreSettings, options: PostgresOptions) -> dict[str, Any]:  # Any: psycopg's keyword arguments
+    """libpq's connection parameters. What is not set stays out, so that PG* variables and the password file count."""
+    url = settings.url
+    if url.hosts and options.host:
+        raise ConfigError(f"backend {settings.name!r}: the URL has a host and 'host' is set beside it; keep one")
+    if len(options.schema_name.encode()) > 63:
+        raise ConfigError(f"backend {settings.name!r}: 'schema' has more than 63 bytes, where PostgreSQL would cut it")
+    found: dict[str, Any] = {
+        "user": url.username,
+        "password": url.password.get_secret_value() if url.password else None,
+        "dbname": url.path.removeprefix("/") or None,
+        "host": ",".join(host.name for host in url.hosts) or options.host,
+        "port": ",".join(str(host.port or "") for host in url.hosts) or None,
+        "application_name": options.application_name,
+        "client_encoding": "UTF8",
+        # A second net below the deadline of each call, for what the kernel holds: a peer that is gone.
+        "keepalives_idle": 15,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": round(options.timeout.total_seconds() * 1000),
+        "sslpassword": options.sslpassword.get_secret_value() if options.sslpassword else None,
+    }
+    for name in ("sslmode", "sslrootcert", "sslcert", "sslkey", "channel_binding", "require_auth", "gssencmode",
+                 "krbsrvname", "passfile", "target_session_attrs", "load_balance_hosts"):  # fmt: skip
+        found[name] = getattr(options, name)
+    if not found["port"] or set(found["port"]) <= {","}:
+        found["port"] = None
+    if not all(_is_local(host.name) for host in url.hosts) and not options.sslmode and "PGSSLMODE" not in os.environ:
+        found["sslmode"] = "verify-full"
+        if not options.sslrootcert and not _has_own_root_certificate() and pq.version() >= _TRUST_STORE_LIBPQ:
+            found["sslrootcert"] = "system"
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _has_own_root_certificate() -> bool:
+    return "PGSSLROOTCERT" in os.environ or Path("~/.postgresql/root.crt").expanduser().exists()
+
+
+def _is_local(host: str) -> bool:
+    """Whether `host` is a socket or a loopback name: traffic that no network sees."""
+    if not host or host.startswith(("/", "@")) or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,39 @@
+-- Stores the jobs whose id and key are free, and says which: one row (id) for each job that it created.
+-- Parameters: arrays of id, kind, queue, priority, run_at, max_attempts, key, fingerprint, input_ref, headers.
+--
+-- The insert of a key waits for a transaction that holds it and goes ahead when that one rolls back. Keys and ids go in
+-- sorted, so that two batches with the same keys can't deadlock. NOT EXISTS is for callers under REPEATABLE READ, where a
+-- job that ran to its end since the snapshot was taken would otherwise leave its id free.
+WITH incoming AS MATERIALIZED (
+    SELECT *
+    FROM unnest(
+        %s::uuid[], %s::text[], %s::text[], %s::smallint[], %s::timestamptz[], %s::integer[], %s::text[], %s::bytea[],
+        %s::text[], %s::text[]
+    ) WITH ORDINALITY AS job (
+        id, kind, queue, priority, run_at, max_attempts, idempotency_key, fingerprint, input_ref, headers, position
+    )
+), keys AS (
+    INSERT INTO {schema}.job_keys (queue, idempotency_key, job_id, fingerprint)
+    SELECT queue, idempotency_key, id, fingerprint
+    FROM incoming
+    WHERE idempotency_key IS NOT NULL
+    ORDER BY queue, idempotency_key, position
+    ON CONFLICT DO NOTHING
+    RETURNING job_id
+), created AS (
+    INSERT INTO {schema}.live_jobs (
+        id, run_at, created_at, max_attempts, priority, queue, kind, idempotency_key, headers, input_ref
+    )
+    SELECT id, coalesce(run_at, statement_timestamp()), statement_timestamp(), max_attempts, priority, queue, kind,
+           idempotency_key, headers::json, input_ref::json
+    FROM incoming
+    WHERE (idempotency_key IS NULL OR id IN (SELECT job_id FROM keys))
+      AND NOT EXISTS (SELECT FROM {schema}.live_jobs AS known WHERE known.id = incoming.id)
+    ORDER BY id
+    ON CONFLICT DO NOTHING
+    RETURNING id, queue, run_at
+), due AS (
+    SELECT DISTINCT queue FROM created WHERE run_at <= statement_timestamp()
+)
+SELECT id::text, (SELECT count({wake}) FROM due)
+FROM created
