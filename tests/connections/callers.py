@@ -10,7 +10,7 @@ import contextlib
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import django
 import django.conf
@@ -100,7 +100,8 @@ class PsycopgBlock(Psycopg):
     """psycopg in autocommit mode, inside ``with connection.transaction()``, with a row factory of its own."""
 
     def begin(self) -> psycopg.Connection[Any]:
-        self.connection = psycopg.connect(**self.parts(), autocommit=True, row_factory=psycopg.rows.dict_row)
+        self.connection = psycopg.connect(**self.parts(), autocommit=True)
+        self.connection.row_factory = cast(Any, psycopg.rows.dict_row)  # not the rows its type says
         self.block = contextlib.ExitStack()
         self.block.enter_context(self.connection.transaction())
         return self.connection
