@@ -55,7 +55,7 @@ def capabilities_of(driver: Driver, connections: Connections, options: SQLiteOpt
         if has_wal_reset_bug(sqlite3.sqlite_version_info):
             notes.append(
                 f"SQLite {sqlite3.sqlite_version} has the WAL-reset bug (3.7.0 to 3.51.2): very rarely, a "
-                "checkpoint that races with a commit damages the file; upgrade to 3.51.3 (or 3.50.7, 3.44.6), "
+                "checkpoint racing with a commit damages the file; upgrade to 3.51.3 (3.50.7, 3.44.6), "
                 "unless your distribution has mended it in its own build"
             )
     return Capabilities(

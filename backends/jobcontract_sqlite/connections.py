@@ -65,7 +65,7 @@ def check_library(version: tuple[int, int, int] = sqlite3.sqlite_version_info) -
 
 
 def connect(uri: str, where: str, options: SQLiteOptions) -> sqlite3.Connection:
-    """A connection with our settings, in autocommit mode, for one thread at a time but not always the same."""
+    """A connection with our settings, in autocommit mode, for one thread at a time, not always the same."""
     with translated(where):
         connection = sqlite3.connect(
             uri,
@@ -96,7 +96,7 @@ def _any_text(raw: bytes) -> str:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """A write transaction around the block. It takes the write lock first, so that nothing it reads is stale."""
+    """A write transaction around the block. Takes the write lock first, so that nothing it reads is stale."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

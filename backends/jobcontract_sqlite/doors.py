@@ -12,7 +12,7 @@ from jobcontract.contract import Page, QueueStats, State, StoredJob
 from jobcontract_sqlite import statements
 from jobcontract_sqlite.connections import Connections
 from jobcontract_sqlite.instants import to_length
-from jobcontract_sqlite.lookup import GET, select_page
+from jobcontract_sqlite.lookup import select_job, select_page
 from jobcontract_sqlite.rows import only_column, queue_stats, states_of, stored_job
 
 
@@ -28,13 +28,14 @@ class OperatorDoors:
     def get(self, job_id: str) -> StoredJob | None:
         """As `Lookup.get`."""
         with self._connections.read() as connection:
-            row = connection.execute(GET, {"id": job_id}).fetchone()
+            row = connection.execute(select_job(), {"id": job_id}).fetchone()
         return None if row is None else stored_job(row)
 
     def jobs(self, page: Page) -> list[StoredJob]:
         """As `Lookup.jobs`."""
+        sql, parameters = select_page(page)
         with self._connections.read() as connection:
-            rows = connection.execute(*select_page(page)).fetchall()
+            rows = connection.execute(sql, parameters).fetchall()
         return [stored_job(row) for row in rows]
 
     def stats(self) -> list[QueueStats]:
@@ -92,7 +93,7 @@ def bury(connection: sqlite3.Connection, job_ids: Sequence[str], state: State) -
 def forget(
     connection: sqlite3.Connection, older_than: timedelta, states: Collection[State], limit: int
 ) -> int:
-    """Delete at most `limit` jobs that finished in one of `states`, and free their keys. How many they were."""
+    """Delete at most `limit` finished jobs of `states`, and free their keys. How many they were."""
     parameters = {"older_than": to_length(older_than), "limit": limit}
     forgotten: list[tuple[str, str, str | None]] = []
     if State.DONE in states:

@@ -161,8 +161,7 @@ class SQLiteDriver(OperatorDoors):
             if now >= deadline:
                 return False
             pause = min(now + _WATCH_INTERVAL.total_seconds(), deadline, due_at) - now
-            with self._woken:
-                self._woken.wait_for(lambda wakes=wakes: self._closed or self._wakes != wakes, pause)
+            self._sleep(pause, wakes)
         return False
 
     def close(self) -> None:
@@ -171,6 +170,11 @@ class SQLiteDriver(OperatorDoors):
             self._closed = True
             self._woken.notify_all()
         self._connections.close()
+
+    def _sleep(self, seconds: float, wakes: int) -> None:
+        """For `seconds`, or until the driver was woken more often than `wakes` times."""
+        with self._woken:
+            self._woken.wait_for(lambda: self._closed or self._wakes != wakes, seconds)
 
     def _due_in(self, queues: str, patience: float) -> float:
         """In how many seconds the next job of `queues` is due; not positive is now, infinity is never."""

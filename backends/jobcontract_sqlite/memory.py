@@ -56,7 +56,7 @@ class MemoryConnection:
             yield connection
 
     def version(self) -> tuple[int, int]:
-        """As `Connections.version`. Always the same: whoever writes here also wakes the driver's own waiters."""
+        """As `Connections.version`. Always the same: whoever writes here wakes the driver's waiters."""
         return 0, 0
 
     def close(self) -> None:

@@ -30,9 +30,7 @@ def register_steps(records: Sequence[JobRecord]) -> Steps[list[Registration]]:
         rows = yield Statement(
             statements.REGISTER_KNOWN, (json.dumps([_to_json(record) for record in known]),)
         )
-        answers = {
-            _text(asked): _known(_text(found), state, conflict) for asked, found, state, conflict in rows
-        }
+        answers = {_text(row[0]): _known(*row) for row in rows}
     return [
         Registration(UUID(record.id), created=True) if record.id in created else answers[record.id]
         for record in records
@@ -47,15 +45,22 @@ def _to_json(record: JobRecord) -> dict[str, object]:
     }
 
 
-def _known(job_id: str, state: object, conflict: int) -> Registration:
+def _known(
+    own: object, own_state: object, holder: object, holder_state: object, conflict: int
+) -> Registration:
+    """A row of register_known.sql: the job that stands in the place of the one that was to be registered."""
+    job_id, state = (holder, holder_state) if own_state is None else (own, own_state)
     try:
-        known = UUID(job_id)
+        known = UUID(_text(job_id))
     except ValueError:
         raise StoreError(
-            f"the table jobcontract_keys names a job whose id is not a UUID: {job_id[:80]!r}"
+            f"the table jobcontract_keys names a job whose id is not a UUID: {_text(job_id)[:80]!r}"
         ) from None
     return Registration(
-        known, created=False, state=None if state is None else State(_text(state)), conflict=bool(conflict)
+        known,
+        created=False,
+        state=None if state is None else State(_text(state)),
+        conflict=bool(conflict),
     )
 
 

@@ -84,7 +84,7 @@ def verdicts(leases: Iterable[Lease], state: State, rows: Iterable[Row]) -> list
 
 
 def stored_job(row: Row) -> StoredJob:
-    """A row of jobs.sql."""
+    """A row of jobs_live.sql, jobs_done.sql or jobs_dead.sql."""
     *record, state, attempt, created_at, finished_at, lease_expires_at, last_error = row
     job_id, kind, queue, priority, run_at, max_attempts, key, input_ref, headers = record
     return StoredJob(
@@ -129,5 +129,5 @@ def queue_stats(row: Row) -> QueueStats:
 
 def states_of(job_ids: Sequence[str], rows: Iterable[Row]) -> list[State | None]:
     """Rows (id, state) of states.sql, as the state of each of `job_ids`."""
-    found = {job_id: State(state) for job_id, state in rows}
+    found = {job_id: None if state is None else State(state) for job_id, state in rows}
     return [found.get(job_id) for job_id in job_ids]

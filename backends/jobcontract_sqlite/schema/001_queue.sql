@@ -35,6 +35,7 @@ CREATE TABLE jobcontract_done (
     kind             TEXT    NOT NULL,
     priority         INTEGER NOT NULL,
     run_at           INTEGER NOT NULL,
+    state            TEXT    AS ('done'),
     attempt          INTEGER NOT NULL,
     refunded         INTEGER NOT NULL,
     max_attempts     INTEGER NOT NULL,
@@ -95,7 +96,7 @@ SELECT
 FROM jobcontract_jobs
 UNION ALL
 SELECT
-    id, queue, kind, 'done', priority, run_at, attempt, refunded, max_attempts, created_at, NULL,
+    id, queue, kind, state, priority, run_at, attempt, refunded, max_attempts, created_at, NULL,
     finished_at, idempotency_key, last_error, headers, input_ref
 FROM jobcontract_done
 UNION ALL

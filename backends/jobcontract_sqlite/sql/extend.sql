@@ -1,12 +1,6 @@
 -- The lease ends at now + :lease; an expired one is not revived.
 UPDATE jobcontract_jobs
-SET lease_expires_at = held.now + :lease
-FROM (
-    SELECT clock.now, json_extract(lease.value, '$[0]') AS id, json_extract(lease.value, '$[1]') AS token
-    FROM jobcontract_clock AS clock
-    CROSS JOIN json_each(:leases) AS lease
-) AS held
-WHERE jobcontract_jobs.id = held.id
-    AND jobcontract_jobs.token = held.token
-    AND jobcontract_jobs.lease_expires_at > held.now
+SET lease_expires_at = (SELECT now FROM jobcontract_clock) + :lease
+WHERE (id, token) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:leases))
+    AND lease_expires_at > (SELECT now FROM jobcontract_clock)
 RETURNING id, lease_expires_at

@@ -26,6 +26,5 @@ WHERE NOT EXISTS (SELECT 1 FROM jobcontract_done WHERE id = json_extract(item.va
                 AND queue = json_extract(item.value, '$.queue')
         )
     )
-ORDER BY item.key
 ON CONFLICT DO NOTHING
 RETURNING id

@@ -1,4 +1,5 @@
--- Take the idempotency keys of those jobs that the store does not know yet. A taken key stays with its holder.
+-- Take the idempotency keys of those jobs that the store does not know yet. A taken key stays with its holder;
+-- of two jobs with one key, the first has it.
 INSERT INTO jobcontract_keys (idempotency_key, queue, job_id, fingerprint)
 SELECT
     json_extract(item.value, '$.idempotency_key'),

@@ -1,12 +1,20 @@
--- For each of these jobs, which were not inserted: the job that stands in its place (itself, or the holder of its key), where that
--- job is in its life, and whether it was registered with another kind or input.
+-- For each of these jobs, which were not inserted: its own state when it is known itself, else the holder of its key with that
+-- job's state; and whether the key was taken with another kind or input.
 SELECT
     json_extract(item.value, '$.id'),
-    coalesce(own.id, holder.job_id),
-    coalesce(own.state, (SELECT state FROM jobcontract_all_jobs WHERE id = holder.job_id)),
-    coalesce(holder.fingerprint <> json_extract(item.value, '$.fingerprint'), 0)
+    coalesce(
+        (SELECT state FROM jobcontract_jobs WHERE id = json_extract(item.value, '$.id')),
+        (SELECT state FROM jobcontract_done WHERE id = json_extract(item.value, '$.id')),
+        (SELECT state FROM jobcontract_dead WHERE id = json_extract(item.value, '$.id'))
+    ),
+    holder.job_id,
+    coalesce(
+        (SELECT state FROM jobcontract_jobs WHERE id = holder.job_id),
+        (SELECT state FROM jobcontract_done WHERE id = holder.job_id),
+        (SELECT state FROM jobcontract_dead WHERE id = holder.job_id)
+    ),
+    coalesce(holder.fingerprint <> json_extract(item.value, '$.fingerprint'), false)
 FROM json_each(?) AS item
-LEFT JOIN jobcontract_all_jobs AS own ON own.id = json_extract(item.value, '$.id')
 LEFT JOIN jobcontract_keys AS holder
     ON holder.idempotency_key = json_extract(item.value, '$.idempotency_key')
     AND holder.queue = json_extract(item.value, '$.queue')

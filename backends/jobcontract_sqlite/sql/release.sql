@@ -5,13 +5,7 @@ SET
     token = NULL,
     lease_expires_at = NULL,
     refunded = refunded + 1,
-    run_at = held.now + :delay
-FROM (
-    SELECT clock.now, json_extract(lease.value, '$[0]') AS id, json_extract(lease.value, '$[1]') AS token
-    FROM jobcontract_clock AS clock
-    CROSS JOIN json_each(:leases) AS lease
-) AS held
-WHERE jobcontract_jobs.id = held.id
-    AND jobcontract_jobs.token = held.token
-    AND jobcontract_jobs.lease_expires_at > held.now
+    run_at = (SELECT now FROM jobcontract_clock) + :delay
+WHERE (id, token) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:leases))
+    AND lease_expires_at > (SELECT now FROM jobcontract_clock)
 RETURNING id, run_at

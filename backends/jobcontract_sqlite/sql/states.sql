@@ -1,4 +1,10 @@
--- Where each of these jobs is in its life; a job that the store does not know gives no row.
-SELECT job.id, job.state
+-- Where each of these jobs is in its life; NULL for a job that the store does not know.
+-- Not from jobcontract_all_jobs: a join with it would read all tables from end to end.
+SELECT
+    wanted.value,
+    coalesce(
+        (SELECT state FROM jobcontract_jobs WHERE id = wanted.value),
+        (SELECT state FROM jobcontract_done WHERE id = wanted.value),
+        (SELECT state FROM jobcontract_dead WHERE id = wanted.value)
+    )
 FROM json_each(:ids) AS wanted
-CROSS JOIN jobcontract_all_jobs AS job ON job.id = wanted.value
