@@ -80,8 +80,8 @@ class Cancellation:
         return f"Cancellation({self._reason!r})"
 
 
-def _cannot_extend(lease: timedelta | None) -> None:
-    del lease
+def _cannot_extend(claim: Claim, lease: timedelta | None) -> None:
+    del claim, lease
     raise Unsupported("this context belongs to no worker, so that its lease can't be extended")
 
 
@@ -97,7 +97,7 @@ class JobContext:
         claim: Claim,
         *,
         max_attempts: int | None = None,
-        extend: Callable[[timedelta | None], None] = _cannot_extend,
+        extend: Callable[[Claim, timedelta | None], None] = _cannot_extend,
     ) -> None:
         self.claim = claim
         """The claim under which the job runs: what `once` needs beside a connection."""
@@ -156,7 +156,7 @@ class JobContext:
         that holds the interpreter lock. Blocks for a round trip (in an ``async`` handler, call it in a
         thread). Raises `LeaseLost` or `StoreUnavailable`.
         """
-        self._extend(lease)
+        self._extend(self.claim, lease)
 
     @property
     def log(self) -> JobLogger:

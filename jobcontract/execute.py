@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from math import ceil
 from traceback import walk_tb
 from typing import TypeAlias, cast
 
@@ -88,7 +89,9 @@ async def execute_async(claim: Claim, handler: Handler, context: JobContext) -> 
 
 def unknown_kind(claim: Claim) -> Released:
     """A job that this worker has no handler for waits for one that has; it is never discarded."""
-    return Released(UNKNOWN_KIND_DELAY.delay(claim.attempt), "no handler for its kind")
+    # Whole seconds, so that the jobs of one claim go back in few statements.
+    seconds = ceil(UNKNOWN_KIND_DELAY.delay(claim.attempt).total_seconds())
+    return Released(timedelta(seconds=seconds), "no handler for its kind")
 
 
 def timed_out(claim: Claim, handler: Handler) -> Failed:

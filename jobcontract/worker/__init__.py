@@ -1,0 +1,12 @@
+"""The worker: claims jobs, runs their handlers, and tells the store what came of them.
+
+::
+
+    Worker(backend, load_handlers("myapp.jobs:handlers"), WorkerOptions(concurrency=16)).run()
+"""
+
+from jobcontract.worker.options import WorkerOptions
+from jobcontract.worker.settle import Tally
+from jobcontract.worker.worker import Worker
+
+__all__ = ["Tally", "Worker", "WorkerOptions"]
