@@ -129,7 +129,8 @@ class SQLiteDriver(OperatorDoors):
             rows = connection.execute(statements.RESCUE, {"limit": limit}).fetchall()
             spent = [job_id for job_id, is_spent in rows if is_spent]
             dead = bury(connection, spent, State.DEAD) if spent else 0
-            forget(connection, self._options.retention, _RETAINED, limit)
+            if self._options.retention:
+                forget(connection, self._options.retention, _RETAINED, limit)
         if rows:
             self._wake()
         return Rescued(ready=len(rows) - dead, dead=dead)

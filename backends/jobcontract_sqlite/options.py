@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator
 
 from jobcontract.config import StoreOptions, StoreSettings
-from jobcontract.durations import PositiveDuration
+from jobcontract.durations import Duration, PositiveDuration
 from jobcontract.errors import ConfigError
 
 
@@ -24,9 +24,9 @@ class SQLiteOptions(StoreOptions):
     """When SQLite waits for the disk. FULL: at every commit. NORMAL: at checkpoints. OFF: never."""
     busy_timeout: PositiveDuration = timedelta(seconds=5)
     """How long a call waits for the other processes on the file before it raises `StoreUnavailable`."""
-    retention: PositiveDuration = timedelta(days=7)
-    """How long done and cancelled jobs, and their idempotency keys, are kept. Dead jobs stay until they are
-    pruned.
+    retention: Duration = timedelta(days=14)
+    """How long done and cancelled jobs, and their keys, are kept before `rescue` drops them; 0 is for ever.
+    Dead jobs stay until they are pruned.
     """
 
 

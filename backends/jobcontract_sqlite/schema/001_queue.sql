@@ -9,25 +9,25 @@ CREATE TABLE jobcontract_jobs (
     id               TEXT    NOT NULL PRIMARY KEY,
     queue            TEXT    NOT NULL,
     kind             TEXT    NOT NULL,
-    priority         INTEGER NOT NULL,
+    priority         INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 9),
     run_at           INTEGER NOT NULL,
     state            TEXT    NOT NULL DEFAULT 'ready' CHECK (state IN ('ready', 'running', 'moving')),
     attempt          INTEGER NOT NULL DEFAULT 0,  -- the fencing number: + 1 at every claim, never decreased
     refunded         INTEGER NOT NULL DEFAULT 0,  -- how many of the attempts do not count against max_attempts
     max_attempts     INTEGER NOT NULL,
     token            TEXT,
-    lease_expires_at INTEGER,
+    lease_until      INTEGER,
     created_at       INTEGER NOT NULL,
     idempotency_key  TEXT,
     last_error       TEXT,
     headers          TEXT,
     input_ref        TEXT    NOT NULL,
-    CHECK ((state = 'running') = (token IS NOT NULL AND lease_expires_at IS NOT NULL))
+    CHECK ((state = 'running') = (token IS NOT NULL AND lease_until IS NOT NULL))
 ) STRICT;
 
 -- One probe per priority is one exact range of this index: future jobs of a better priority cost nothing.
 CREATE INDEX jobcontract_jobs_ready ON jobcontract_jobs (queue, priority DESC, run_at, id) WHERE state = 'ready';
-CREATE INDEX jobcontract_jobs_running ON jobcontract_jobs (lease_expires_at) WHERE state = 'running';
+CREATE INDEX jobcontract_jobs_running ON jobcontract_jobs (lease_until) WHERE state = 'running';
 
 CREATE TABLE jobcontract_done (
     id               TEXT    NOT NULL PRIMARY KEY,
@@ -83,15 +83,16 @@ CREATE TABLE jobcontract_keys (
     PRIMARY KEY (idempotency_key, queue)
 ) STRICT, WITHOUT ROWID;
 
+-- Only queues about which there is something to say.
 CREATE TABLE jobcontract_queues (
-    queue            TEXT    NOT NULL PRIMARY KEY,
+    name             TEXT    NOT NULL PRIMARY KEY,
     paused           INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 -- Every job, for lookups and for people.
 CREATE VIEW jobcontract_all_jobs AS
 SELECT
-    id, queue, kind, state, priority, run_at, attempt, refunded, max_attempts, created_at, lease_expires_at,
+    id, queue, kind, state, priority, run_at, attempt, refunded, max_attempts, created_at, lease_until,
     NULL AS finished_at, idempotency_key, last_error, headers, input_ref
 FROM jobcontract_jobs
 UNION ALL

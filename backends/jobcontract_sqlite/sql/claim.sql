@@ -5,7 +5,7 @@ SET
     state = 'running',
     attempt = attempt + 1,
     token = :nonce || lower(hex(randomblob(8))),
-    lease_expires_at = (SELECT now FROM jobcontract_clock) + :lease
+    lease_until = (SELECT now FROM jobcontract_clock) + :lease
 WHERE rowid IN (
     SELECT job.rowid
     FROM json_each(:queues) AS queue
@@ -24,9 +24,9 @@ WHERE rowid IN (
         ) AS due
     )) AS candidate
     CROSS JOIN jobcontract_jobs AS job ON job.rowid = candidate.value
-    WHERE NOT EXISTS (SELECT 1 FROM jobcontract_queues WHERE jobcontract_queues.queue = queue.value AND paused)
+    WHERE NOT EXISTS (SELECT 1 FROM jobcontract_queues WHERE name = queue.value AND paused)
     ORDER BY job.priority DESC, job.run_at, job.id
     LIMIT :limit
 )
 RETURNING
-    id, queue, token, attempt, lease_expires_at, refunded, kind, priority, run_at, max_attempts, idempotency_key, input_ref, headers
+    id, queue, token, attempt, lease_until, refunded, kind, priority, run_at, max_attempts, idempotency_key, input_ref, headers

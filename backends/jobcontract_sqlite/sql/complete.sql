@@ -11,5 +11,5 @@ FROM jobcontract_clock AS clock
 CROSS JOIN json_each(:leases) AS lease
 CROSS JOIN jobcontract_jobs AS job ON job.id = json_extract(lease.value, '$[0]')
 WHERE job.token = json_extract(lease.value, '$[1]')
-    AND job.lease_expires_at > clock.now
+    AND job.lease_until > clock.now
 RETURNING id

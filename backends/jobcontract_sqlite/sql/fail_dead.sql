@@ -11,6 +11,6 @@ FROM jobcontract_clock AS clock
 CROSS JOIN json_each(:failures) AS failure
 CROSS JOIN jobcontract_jobs AS job ON job.id = json_extract(failure.value, '$[0]')
 WHERE job.token = json_extract(failure.value, '$[1]')
-    AND job.lease_expires_at > clock.now
+    AND job.lease_until > clock.now
     AND (json_extract(failure.value, '$[4]') OR job.attempt - job.refunded >= job.max_attempts)
 RETURNING id

@@ -11,4 +11,4 @@ SELECT
     )) - (SELECT now FROM jobcontract_clock)
 FROM json_each(:queues) AS queue
 CROSS JOIN json_each('[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]') AS priority
-WHERE NOT EXISTS (SELECT 1 FROM jobcontract_queues WHERE jobcontract_queues.queue = queue.value AND paused)
+WHERE NOT EXISTS (SELECT 1 FROM jobcontract_queues WHERE name = queue.value AND paused)

@@ -1,3 +1,3 @@
-INSERT INTO jobcontract_queues (queue, paused)
+INSERT INTO jobcontract_queues (name, paused)
 VALUES (:queue, 1)
-ON CONFLICT (queue) DO UPDATE SET paused = 1
+ON CONFLICT (name) DO UPDATE SET paused = 1

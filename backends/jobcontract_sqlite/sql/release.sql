@@ -3,9 +3,9 @@ UPDATE jobcontract_jobs
 SET
     state = 'ready',
     token = NULL,
-    lease_expires_at = NULL,
+    lease_until = NULL,
     refunded = refunded + 1,
     run_at = (SELECT now FROM jobcontract_clock) + :delay
 WHERE (id, token) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:leases))
-    AND lease_expires_at > (SELECT now FROM jobcontract_clock)
+    AND lease_until > (SELECT now FROM jobcontract_clock)
 RETURNING id, run_at

@@ -3,15 +3,16 @@ UPDATE jobcontract_jobs
 SET
     state = 'ready',
     token = NULL,
-    lease_expires_at = NULL,
+    lease_until = NULL,
     run_at = (SELECT now FROM jobcontract_clock),
-    last_error = 'the lease of attempt ' || attempt || ' ran out: its worker was killed, or stopped renewing it'
+    last_error = 'the lease of attempt ' || attempt || ' ran out'
+        || iif(attempt - refunded >= max_attempts, ', and it was the last', '')
 WHERE rowid IN (
     SELECT rowid
     FROM jobcontract_jobs
     WHERE state = 'running'
-        AND lease_expires_at <= (SELECT now FROM jobcontract_clock)
-    ORDER BY lease_expires_at
+        AND lease_until <= (SELECT now FROM jobcontract_clock)
+    ORDER BY lease_until
     LIMIT :limit
 )
 RETURNING id, attempt - refunded >= max_attempts

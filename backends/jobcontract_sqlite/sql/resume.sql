@@ -1,3 +1,3 @@
 UPDATE jobcontract_queues
 SET paused = 0
-WHERE queue = :queue
+WHERE name = :queue

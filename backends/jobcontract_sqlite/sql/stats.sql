@@ -20,7 +20,7 @@ FROM (
     GROUP BY queue
     UNION ALL
     SELECT
-        queue, 0, 0, count(*), count(*) FILTER (WHERE lease_expires_at <= (SELECT now FROM jobcontract_clock)),
+        queue, 0, 0, count(*), count(*) FILTER (WHERE lease_until <= (SELECT now FROM jobcontract_clock)),
         0, 0, 0, NULL, 0
     FROM jobcontract_jobs
     WHERE state = 'running'
@@ -35,7 +35,7 @@ FROM (
     FROM jobcontract_done
     GROUP BY queue
     UNION ALL
-    SELECT queue, 0, 0, 0, 0, 0, 0, 0, NULL, 1
+    SELECT name, 0, 0, 0, 0, 0, 0, 0, NULL, 1
     FROM jobcontract_queues
     WHERE paused
 )
