@@ -179,6 +179,13 @@ class Backend:
             "register", records, most, lambda record: record.id, store, _repeated_registration
         )
 
+    def check(self, jobs: Iterable[Registrable]) -> None:
+        """Raise what `register_many` would raise for `jobs` before it sends the first. Stores nothing.
+
+        Contacts the store once, for its capabilities.
+        """
+        self._checked_records(jobs)
+
     def registration_in_transaction(
         self, jobs: Iterable[Registrable], dialect: Dialect
     ) -> tuple[list[JobRecord], Callable[[Sequence[JobRecord]], Steps[list[Registration]]]]:

@@ -1,0 +1,58 @@
+"""Text of strangers, made harmless: payloads, errors and names come from anybody who can register a job.
+
+A terminal obeys control characters, and bidirectional ones make a line read otherwise than it is written.
+People get both as visible escapes; programs get JSON that is plain ASCII.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+
+_URL_PASSWORD = re.compile(r"(?<=://)([^\s:/@?#]*):\S*@")
+
+
+def escape(text: str, *, keep: str = "") -> str:
+    r"""`text` with everything that is not printable, but the characters in `keep`, as ``\x1b``, ``\u202e``.
+
+    Spaces of all widths stay. For people to read, not to be read back: a backslash is not doubled.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character in keep or unicodedata.category(character) == "Zs"
+        else _visible(character)
+        for character in text
+    )
+
+
+def one_line(text: str) -> str:
+    """`text` as a single line, escaped."""
+    return escape(" ".join(text.splitlines()))
+
+
+def brief(text: str | None, most: int = 200) -> str:
+    """The last line of `text` that says something (of a traceback, the error), `most` characters at most."""
+    # Cut first: splitting megabytes for one line is not worth it. What stands at the end is what we want.
+    lines = [line.strip() for line in (text or "")[-4 * most :].splitlines() if line.strip()]
+    last = lines[-1] if lines else ""
+    return escape(last if len(last) <= most else f"{last[: most - 3]}...")
+
+
+def ascii_json(value: object, *, indent: int | None = None) -> str:
+    """`value` as JSON in printable ASCII."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, indent=indent).replace("\x7f", "\\u007f")
+
+
+def without_url_passwords(text: str) -> str:
+    """`text` with the password of every URL in it as ``***``."""
+    return _URL_PASSWORD.sub(r"\1:***@", text)
+
+
+def _visible(character: str) -> str:
+    code = ord(character)
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

@@ -1,0 +1,150 @@
+"""`jobctl` itself: the commands put together, and the place where a failure becomes a sentence and a code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from jobcontract.cli import backends, config, dead, init, jobs, plugins, prune, queues, register, stats
+from jobcontract.cli.command import Group, format_options, shared_options, write_lines
+from jobcontract.cli.escape import escape, one_line
+from jobcontract.cli.exits import MEANINGS, CommandFailed, Exit, code_of, sentence_of
+from jobcontract.cli.session import Session
+
+
+class Root(Group):
+    """The group of all commands, those of other packages included."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:  # Any: click's own signature
+        super().__init__(*arguments, **keywords)
+        self.params.extend(shared_options())
+        self._loaded: dict[str, click.Command] = {}
+
+    def main(  # pyright: ignore[reportIncompatibleMethodOverride]  # click's overloads are about its own exit
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run and exit. With `standalone_mode` False it is click's: it returns or raises."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        for stream in (sys.stdout, sys.stderr):
+            # A terminal that knows ASCII only gets \u2026 for an ellipsis, not a UnicodeEncodeError.
+            reconfigure = getattr(stream, "reconfigure", None)
+            if reconfigure is not None:
+                reconfigure(errors="backslashreplace")
+        self._main_shell_completion(extra, prog_name or "jobctl", complete_var)
+        session = Session()
+        sys.exit(self._run(list(sys.argv[1:] if args is None else args), prog_name, session, extra))
+
+    def _run(self, args: list[str], prog_name: str | None, session: Session, extra: dict[str, Any]) -> int:
+        try:
+            with self.make_context(prog_name or "jobctl", args, obj=session, **extra) as context:
+                self.invoke(context)
+            return Exit.OK
+        except click.exceptions.Exit as end:
+            return end.exit_code
+        except (KeyboardInterrupt, click.Abort):
+            click.echo(err=True)  # behind the terminal's ^C
+            return Exit.INTERRUPTED
+        except BrokenPipeError:
+            _forget_stdout()
+            return Exit.CLOSED_PIPE
+        except click.ClickException as error:
+            _report(error.format_message(), session)
+            if isinstance(error, click.UsageError) and error.ctx is not None:
+                click.echo(f"Try '{error.ctx.command_path} --help' for help.", err=True)
+            return error.exit_code
+        except Exception as error:
+            if session.verbosity and (error.__cause__ or not isinstance(error, CommandFailed)):
+                trace = "".join(traceback.format_exception(error))
+                click.echo(escape(session.redact(trace), keep="\n\t"), err=True, nl=False)
+            _report(sentence_of(error), session)
+            return code_of(error)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Our own in the order in which one meets them, then those of other packages."""
+        del ctx
+        return [*self.commands, *sorted(plugins.installed().keys() - self.commands.keys())]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command; loads the package that brings it. Our own names can't be taken over."""
+        own = super().get_command(ctx, cmd_name)
+        if own is not None:
+            return own
+        if cmd_name not in self._loaded:
+            point = plugins.installed().get(cmd_name)
+            if point is None:
+                return None
+            self._loaded[cmd_name] = plugins.load(point)
+        return self._loaded[cmd_name]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options of every command, and the commands."""
+        format_options(self, ctx, formatter, "Options, before or after the command's name")
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click's; what can't be loaded is said on standard error."""
+        super().format_commands(ctx, formatter)
+        for command in self._loaded.values():
+            if isinstance(command, plugins.BrokenCommand):
+                click.echo(f"Warning: {command.reason}", err=True)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What the exit codes mean, and where to begin."""
+        del ctx
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(int(code)), meaning) for code, meaning in MEANINGS.items()])
+        write_lines(formatter, "Examples", _EXAMPLES)
+
+
+_EXAMPLES = (
+    "jobctl init",
+    "jobctl register send_mail --input-ref '{\"message_id\": 7}'",
+    "jobctl stats",
+)
+
+
+def _report(sentence: str, session: Session) -> None:
+    if sentence:
+        click.echo(f"Error: {one_line(session.redact(sentence))}", err=True)
+
+
+def _forget_stdout() -> None:
+    """Let the interpreter flush into nothing at its end, where it would complain about the closed pipe."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+@click.group(cls=Root)
+@click.version_option(package_name="jobcontract", message="jobctl %(version)s")
+def jobctl() -> None:
+    """Look after jobs and the stores they are in.
+
+    Which store, the configuration says (jobcontract.toml or JOBCONTRACT_* variables), or --backend. With
+    nothing configured it is sqlite:///jobcontract.db.
+    """
+
+
+for _command in (
+    init.init,
+    register.register,
+    stats.stats,
+    jobs.jobs,
+    dead.dead,
+    queues.queues,
+    prune.prune,
+    backends.backends,
+    config.config,
+):
+    jobctl.add_command(_command)
