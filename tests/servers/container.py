@@ -13,7 +13,11 @@ from tests.servers.process import LOOPBACK, Command
 
 LABEL = "jobcontract.tests"
 
-IMAGES: Mapping[str, str] = {"postgres": "postgres:17", "redis": "redis:7", "rabbitmq": "rabbitmq:4"}
+IMAGES: Mapping[str, str] = {
+    "postgres": "postgres:17",
+    "redis": "redis:7",
+    "rabbitmq": "rabbitmq:4-management",
+}
 """PgBouncer has no official image."""
 
 
@@ -49,8 +53,7 @@ def available_image(service: str) -> str | None:
 def run_command(
     image: str,
     *arguments: str,
-    port: int,
-    port_inside: int,
+    publish: Mapping[int, int],
     data: str,
     environment: Mapping[str, str],
     name: str,
@@ -60,16 +63,19 @@ def run_command(
 
     Args:
         arguments: what the image's entry point is given.
+        publish: ports of 127.0.0.1 -> ports inside.
         data: the folder inside whose content must outlive the container; it becomes a volume.
         name: of the container and of the volume, unique to one server (see `new_name`).
     """
     docker = _engine() or "docker"
     settings = [word for key, value in environment.items() for word in ("--env", f"{key}={value}")]
+    ports = [
+        word for here, inside in publish.items() for word in ("--publish", f"{LOOPBACK}:{here}:{inside}")
+    ]
     return Command(
         [
             docker, "run", "--rm", "--name", name, "--label", LABEL,
-            "--publish", f"{LOOPBACK}:{port}:{port_inside}", "--volume", f"{name}:{data}",
-            *settings, *options, image, *arguments,
+            "--volume", f"{name}:{data}", *ports, *settings, *options, image, *arguments,
         ],
         environment=dict(os.environ),
         kill=[docker, "kill", name],
@@ -78,6 +84,22 @@ def run_command(
         afterwards=[docker, "rm", "--force", name],
         dispose=[docker, "volume", "rm", "--force", name],
     )  # fmt: skip
+
+
+def execute(name: str, *argv: str) -> str:
+    """Run a program inside a container and return what it wrote.
+
+    Raises:
+        RuntimeError: it failed; the message ends with what it wrote.
+    """
+    result = subprocess.run(
+        [_engine() or "docker", "exec", name, *argv], capture_output=True, text=True, timeout=120, check=False
+    )
+    if result.returncode != 0:
+        raise RuntimeError(
+            f"{argv[0]} ended with status {result.returncode}:\n{result.stdout}{result.stderr}"
+        )
+    return result.stdout
 
 
 def new_name(service: str) -> str:

@@ -45,6 +45,7 @@ class Specification(TypedDict):
     group: int | None
     stop_signal: int
     grace: float
+    clean_end: bool
     parent: int
     kill: list[str]
     pause: list[str]
@@ -285,7 +286,10 @@ def main() -> int:
         return 1
     _say(f"started {guard.server.pid}")
     if watch(guard):
-        guard.stop()
+        if guard.specification["clean_end"]:
+            guard.stop()
+        else:
+            guard.sweep()
     guard.afterwards()
     if os.getppid() != guard.specification["parent"]:
         guard.dispose()

@@ -16,10 +16,7 @@ from psycopg import sql
 
 from tests.servers import container
 from tests.servers.binaries import Programs, Service, find_programs, reachable_wheel, unprivileged_user
-from tests.servers.process import Command, NotOurs, Server
-
-DEFAULT_PASSWORD = "p@ss/word:100%"
-"""Needs quoting in a URL, and is easily found in an error or a log that should not hold it."""
+from tests.servers.process import DEFAULT_PASSWORD, Command, NotOurs, Server
 
 
 class PostgresServer(Server):
@@ -76,8 +73,7 @@ class PostgresServer(Server):
             return container.run_command(
                 self.programs.image,
                 *(word for key, value in settings.items() for word in ("-c", f"{key}={value}")),
-                port=self.port,
-                port_inside=5432,
+                publish={self.port: 5432},
                 data="/var/lib/postgresql",
                 environment={
                     "POSTGRES_USER": self.user,
@@ -102,8 +98,9 @@ class PostgresServer(Server):
             directory=self.directory,
             user=self._account,
         )
-        # SIGINT is the "fast" shutdown: it doesn't wait for clients.
-        return Command(argv, user=user, stop_signal=signal.SIGINT)
+        # SIGINT is the "fast" shutdown: it doesn't wait for clients. A killed cluster leaves a segment of
+        # shared memory to its next start.
+        return Command(argv, user=user, stop_signal=signal.SIGINT, clean_end=True)
 
     def _initialise(self) -> None:
         password_file = self.directory / "password"
@@ -201,7 +198,7 @@ class PostgresServer(Server):
         return int(str(self.execute("SHOW server_version_num")[0][0]))
 
     def close(self) -> None:
-        """Also remove the shared memory segment that a killed cluster leaves behind for its next start."""
+        """End it and remove its data, and the shared memory of a killed cluster with them."""
         self.stop()
         with contextlib.suppress(FileNotFoundError, IndexError):
             key_and_id = (self.data / "postmaster.pid").read_text().splitlines()[6].split()

@@ -25,6 +25,9 @@ from typing import ClassVar, Self
 from tests.servers.guard import Specification, descendants
 
 LOOPBACK = "127.0.0.1"
+DEFAULT_PASSWORD = "p@ss/word:100%"
+"""Needs quoting in a URL, and is easily found in an error or a log that should not hold it."""
+
 LOG_TAIL_LINES = 40
 STARTS = 5
 """How often a start is tried when its port was taken between picking and binding."""
@@ -60,6 +63,9 @@ class Command:
     stop_signal: signal.Signals = signal.SIGTERM
     grace: float = 20.0
     """Seconds that the server has to end after `stop_signal`; then it is killed."""
+    clean_end: bool = False
+    """Whether it is asked to stop, not killed, also when nobody wants its data any more: it would leave
+    something outside of its folder."""
 
     # Only for what runs outside the tree of the guard, a container: how to reach it there.
     kill: Sequence[str] = ()
@@ -117,6 +123,7 @@ class GuardedProcess:
             group=None if command.user is None else command.user.gid,
             stop_signal=int(command.stop_signal),
             grace=command.grace,
+            clean_end=command.clean_end,
             parent=os.getpid(),
             kill=list(command.kill),
             pause=list(command.pause),
@@ -200,9 +207,8 @@ def _dispose(
 ) -> None:
     if os.getpid() != owner:  # a fork of ours is leaving; the server is not its to end
         return
-    for process in processes:
-        process.end("kill")
-    for command in commands:
+    for process, command in zip(processes, commands, strict=True):
+        process.end("stop" if command.clean_end else "kill")
         if command.dispose:
             subprocess.run(command.dispose, capture_output=True, check=False)
     if remove:
@@ -379,8 +385,7 @@ class Server(abc.ABC):
         return self.start()
 
     def close(self) -> None:
-        """End it and remove its data. Harmless when called again."""
-        self.stop()
+        """End it, in no clean way, and remove its data. Harmless when called again."""
         self._finalizer()
 
     def __enter__(self) -> Self:

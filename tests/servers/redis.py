@@ -13,10 +13,7 @@ from redis.retry import Retry
 
 from tests.servers import container
 from tests.servers.binaries import Programs, Service, find_programs
-from tests.servers.process import Command, NotOurs, Server
-
-DEFAULT_PASSWORD = "p@ss/word:100%"
-"""Needs quoting in a URL, and is easily found in an error or a log that should not hold it."""
+from tests.servers.process import DEFAULT_PASSWORD, Command, NotOurs, Server
 
 
 class RedisServer(Server):
@@ -66,8 +63,7 @@ class RedisServer(Server):
                 self.programs.image,
                 "redis-server",
                 *(word for key, value in self._settings.items() for word in (f"--{key}", value)),
-                port=self.port,
-                port_inside=6379,
+                publish={self.port: 6379},
                 data="/data",
                 environment={},
                 name=self._container,

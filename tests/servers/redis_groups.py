@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import ClassVar
 from urllib.parse import quote
 
 import redis
 
 from tests.servers.binaries import Programs, Service, find_programs
-from tests.servers.process import Command, Server, ServerFailed
-from tests.servers.redis import DEFAULT_PASSWORD, RedisServer
+from tests.servers.group import Group, await_group
+from tests.servers.process import DEFAULT_PASSWORD, Command, ServerFailed
+from tests.servers.redis import RedisServer
 
 SLOTS = 16384
 FORMATION_DEADLINE = 30.0
@@ -51,31 +50,6 @@ class SentinelServer(RedisServer):
         return Command(argv)
 
 
-Member = TypeVar("Member", bound=Server)
-
-
-class Group(Generic[Member]):
-    """Several servers that belong together."""
-
-    def __init__(self, members: Sequence[Member]) -> None:
-        self.members = list(members)
-
-    def stop(self) -> None:
-        """End all of them and remove their data."""
-        for member in self.members:
-            member.close()
-
-    close = stop
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-
 class RedisSentinel(Group[RedisServer]):
     """A primary, its replicas and their Sentinels, all running."""
 
@@ -107,7 +81,7 @@ class RedisSentinel(Group[RedisServer]):
 
     def await_primary_other_than(self, former: RedisServer, *, deadline: float = 30.0) -> RedisServer:
         """Block until the Sentinels name another primary, and it takes writes."""
-        _await(
+        _await_redis(
             lambda: (
                 self.primary() is not former and self.primary().information("replication")["role"] == "master"
             ),
@@ -160,7 +134,7 @@ def start_sentinel(
             )
             for _ in range(replicas)
         ]
-        _await(
+        _await_redis(
             lambda: all(
                 replica.information("replication")["master_link_status"] == "up" for replica in servers[1:]
             ),
@@ -177,7 +151,7 @@ def start_sentinel(
             known = sentinel.ask("SENTINEL MASTER", name)
             return bool(known["num-other-sentinels"] == 2 and known["num-slaves"] == replicas)
 
-        _await(
+        _await_redis(
             lambda: all(map(complete, sentinels)),
             FORMATION_DEADLINE,
             "the Sentinels did not find each other",
@@ -225,7 +199,7 @@ def start_cluster(
             state = node.ask("CLUSTER INFO")
             return bool(state["cluster_state"] == "ok" and state["cluster_known_nodes"] == str(len(nodes)))
 
-        _await(
+        _await_redis(
             lambda: all(map(in_order, nodes)),
             FORMATION_DEADLINE,
             "the nodes did not form a cluster",
@@ -236,15 +210,7 @@ def start_cluster(
     raise AssertionError("unreachable")
 
 
-def _await(
+def _await_redis(
     condition: Callable[[], bool], deadline: float, failure: str, servers: Sequence[RedisServer]
 ) -> None:
-    end = time.monotonic() + deadline
-    while True:
-        with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):
-            if condition():
-                return
-        if time.monotonic() > end:
-            logs = "\n".join(f"--- {server!r}\n{server.log_tail(10)}" for server in servers)
-            raise ServerFailed(f"{failure} within {deadline:g} s; the logs end:\n{logs}")
-        time.sleep(0.05)
+    await_group(condition, deadline, failure, servers, not_yet=(redis.ConnectionError, redis.TimeoutError))
