@@ -10,7 +10,9 @@ store are, `jobcontract.contract` says. The asynchronous face is `jobcontract.ai
 
 from jobcontract.backend import Backend
 from jobcontract.backoff import Backoff
+from jobcontract.context import JobContext
 from jobcontract.contract import Capabilities, Claim, Job, Registration, State
+from jobcontract.effects import once
 from jobcontract.errors import (
     ConfigError,
     Dead,
@@ -24,6 +26,7 @@ from jobcontract.errors import (
     StoreUnavailable,
     Unsupported,
 )
+from jobcontract.handlers import Handlers
 from jobcontract.kinds import JobInput
 from jobcontract.registry import get_backend
 from jobcontract.status import JobStatus
@@ -36,8 +39,10 @@ __all__ = [
     "ConfigError",
     "Dead",
     "DriverNotInstalled",
+    "Handlers",
     "InvalidJob",
     "Job",
+    "JobContext",
     "JobContractError",
     "JobInput",
     "JobStatus",
@@ -50,4 +55,5 @@ __all__ = [
     "StoreUnavailable",
     "Unsupported",
     "get_backend",
+    "once",
 ]
