@@ -20,40 +20,40 @@ class OperatorDoors:
     """`Lookup`, `Statistics`, `Cancellation`, `Requeue`, `Pruning` and `Pausing`, over `connections`."""
 
     def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+        self.connections = connections
         # Wakes the `wait`s of this driver object at once; those of other processes see the file change.
         self._woken = threading.Condition()
         self._wakes = 0
 
     def get(self, job_id: str) -> StoredJob | None:
         """As `Lookup.get`."""
-        with self._connections.read() as connection:
+        with self.connections.read() as connection:
             row = connection.execute(select_job(), {"id": job_id}).fetchone()
         return None if row is None else stored_job(row)
 
     def jobs(self, page: Page) -> list[StoredJob]:
         """As `Lookup.jobs`."""
         sql, parameters = select_page(page)
-        with self._connections.read() as connection:
+        with self.connections.read() as connection:
             rows = connection.execute(sql, parameters).fetchall()
         return [stored_job(row) for row in rows]
 
     def stats(self) -> list[QueueStats]:
         """As `Statistics.stats`. Counts by reading an index from end to end."""
-        with self._connections.read() as connection:
+        with self.connections.read() as connection:
             rows = connection.execute(statements.STATS).fetchall()
         return [queue_stats(row) for row in rows]
 
     def cancel(self, job_ids: Sequence[str]) -> list[State | None]:
         """As `Cancellation.cancel`."""
-        with self._connections.write() as connection:
+        with self.connections.write() as connection:
             bury(connection, job_ids, State.CANCELLED)
             return _states(connection, job_ids)
 
     def requeue(self, job_ids: Sequence[str]) -> list[State | None]:
         """As `Requeue.requeue`."""
         ids = json.dumps(job_ids)
-        with self._connections.write() as connection:
+        with self.connections.write() as connection:
             connection.execute(statements.REQUEUE_READY, {"ids": ids})
             back = only_column(connection.execute(statements.REQUEUE, {"ids": ids}))
             connection.execute(statements.REQUEUE_LEAVE, {"ids": json.dumps(back)})
@@ -63,17 +63,17 @@ class OperatorDoors:
 
     def prune(self, older_than: timedelta, states: Collection[State], limit: int) -> int:
         """As `Pruning.prune`."""
-        with self._connections.write() as connection:
+        with self.connections.write() as connection:
             return forget(connection, older_than, states, limit)
 
     def pause(self, queue: str) -> None:
         """As `Pausing.pause`."""
-        with self._connections.write() as connection:
+        with self.connections.write() as connection:
             connection.execute(statements.PAUSE, {"queue": queue})
 
     def resume(self, queue: str) -> None:
         """As `Pausing.resume`."""
-        with self._connections.write() as connection:
+        with self.connections.write() as connection:
             connection.execute(statements.RESUME, {"queue": queue})
         self._wake()
 

@@ -34,10 +34,9 @@ from jobcontract_sqlite.registering import register_steps
 from jobcontract_sqlite.rows import (
     Row,
     claimed_records,
-    failures_json,
     leases_json,
     only_column,
-    verdicts,
+    verdicts_of,
 )
 
 Result = TypeVar("Result")
@@ -62,12 +61,12 @@ class SQLiteDriver(OperatorDoors):
     def capabilities(self) -> Capabilities:
         """As `Driver.capabilities`."""
         if self._capabilities is None:
-            self._capabilities = capabilities_of(self, self._connections, self._options)
+            self._capabilities = capabilities_of(self, self.connections, self._options)
         return self._capabilities
 
     def register(self, records: Sequence[JobRecord]) -> list[Registration]:
         """As `Driver.register`."""
-        with self._connections.write() as connection:
+        with self.connections.write() as connection:
             registrations = _drive(connection, register_steps(records))
         self._wake()
         return registrations
@@ -80,13 +79,13 @@ class SQLiteDriver(OperatorDoors):
             "lease": to_length(lease),
             "nonce": secrets.token_hex(8),
         }
-        with self._connections.write() as connection:
+        with self.connections.write() as connection:
             rows = connection.execute(statements.CLAIM, parameters).fetchall()
         return claimed_records(rows)
 
     def complete(self, leases: Sequence[Lease]) -> list[Verdict]:
         """As `Driver.complete`."""
-        with self._connections.write() as connection:
+        with self.connections.write() as connection:
             done = only_column(connection.execute(statements.COMPLETE, {"leases": leases_json(leases)}))
             connection.execute(statements.LEAVE, {"ids": json.dumps(done)})
         applied = set(done)
@@ -94,38 +93,38 @@ class SQLiteDriver(OperatorDoors):
 
     def fail(self, failures: Sequence[Failure]) -> list[Verdict]:
         """As `Driver.fail`."""
-        parameters = {"failures": failures_json(failures)}
-        with self._connections.write() as connection:
-            dead = only_column(connection.execute(statements.FAIL_DEAD, parameters))
-            connection.execute(statements.LEAVE, {"ids": json.dumps(dead)})
-            retried = connection.execute(statements.FAIL_RETRY, parameters).fetchall()
+        with self.connections.write() as connection:
+            verdicts = [_fail(connection, failure) for failure in failures]
+            dead = [
+                failure.lease.job_id
+                for failure, verdict in zip(failures, verdicts, strict=True)
+                if verdict.state is State.DEAD
+            ]
+            if dead:
+                connection.execute(statements.LEAVE, {"ids": json.dumps(dead)})
         self._wake()
-        applied = {job_id: Verdict(True, State.DEAD) for job_id in dead}
-        applied |= {
-            job_id: Verdict(True, State.READY, from_microseconds(run_at)) for job_id, run_at in retried
-        }
-        return [applied.get(failure.lease.job_id, LOST) for failure in failures]
+        return verdicts
 
     def extend(self, leases: Sequence[Lease], lease: timedelta) -> list[Verdict]:
         """As `Driver.extend`."""
         parameters = {"leases": leases_json(leases), "lease": to_length(lease)}
-        with self._connections.write() as connection:
+        with self.connections.write() as connection:
             rows = connection.execute(statements.EXTEND, parameters).fetchall()
-        return verdicts(leases, State.RUNNING, rows)
+        return verdicts_of(leases, State.RUNNING, rows)
 
     def release(self, leases: Sequence[Lease], delay: timedelta) -> list[Verdict]:
         """As `Driver.release`."""
         parameters = {"leases": leases_json(leases), "delay": to_length(delay)}
-        with self._connections.write() as connection:
+        with self.connections.write() as connection:
             rows = connection.execute(statements.RELEASE, parameters).fetchall()
         self._wake()
-        return verdicts(leases, State.READY, rows)
+        return verdicts_of(leases, State.READY, rows)
 
     def rescue(self, limit: int) -> Rescued:
         """As `Driver.rescue`. Also forgets, at most `limit` a time, the done and cancelled jobs that are past
         the retention.
         """
-        with self._connections.write() as connection:
+        with self.connections.write() as connection:
             rows = connection.execute(statements.RESCUE, {"limit": limit}).fetchall()
             spent = [job_id for job_id, is_spent in rows if is_spent]
             dead = bury(connection, spent, State.DEAD) if spent else 0
@@ -150,7 +149,7 @@ class SQLiteDriver(OperatorDoors):
             now = time.monotonic()
             wakes = self._wakes
             try:
-                version = wakes, self._connections.version()
+                version = wakes, self.connections.version()
                 if version != seen or now >= due_at:
                     due_at = now + self._due_in(names, deadline - now)
                     if due_at <= now:
@@ -170,7 +169,7 @@ class SQLiteDriver(OperatorDoors):
         with self._woken:
             self._closed = True
             self._woken.notify_all()
-        self._connections.close()
+        self.connections.close()
 
     def _sleep(self, seconds: float, wakes: int) -> None:
         """For `seconds`, or until the driver was woken more often than `wakes` times."""
@@ -179,9 +178,27 @@ class SQLiteDriver(OperatorDoors):
 
     def _due_in(self, queues: str, patience: float) -> float:
         """In how many seconds the next job of `queues` is due; not positive is now, infinity is never."""
-        with self._connections.read(timedelta(seconds=max(patience, 0))) as connection:
+        with self.connections.read(timedelta(seconds=max(patience, 0))) as connection:
             (microseconds,) = connection.execute(statements.NEXT_DUE, {"queues": queues}).fetchone()
         return float("inf") if microseconds is None else microseconds / 1_000_000
+
+
+def _fail(connection: sqlite3.Connection, failure: Failure) -> Verdict:
+    """One failure. When the job is dead by it, it is still in the live table too."""
+    parameters = {
+        "id": failure.lease.job_id,
+        "token": failure.lease.token,
+        "error": failure.error,
+        "retry_in": to_length(failure.retry_in),
+        "permanent": failure.permanent,
+    }
+    if not failure.permanent:
+        retried = connection.execute(statements.FAIL_RETRY, parameters).fetchone()
+        if retried is not None:
+            return Verdict(True, State.READY, from_microseconds(retried[0]))
+    if connection.execute(statements.FAIL_DEAD, parameters).fetchone() is not None:
+        return Verdict(True, State.DEAD)
+    return LOST
 
 
 def _drive(connection: sqlite3.Connection, steps: Steps[Result]) -> Result:

@@ -1,22 +1,31 @@
-"""Finding jobs: which tables a page needs, and under which conditions.
+"""Finding jobs: which tables a page needs, by which index, and under which conditions.
 
-Each table is read in the order of the ids, by an index of its own: the id, (queue, id), (kind, id), or the
-ledger of keys. The compound merges the three and stops at the limit, so that a page costs the same whatever
-the number of finished jobs.
+Each table is read in the order of the ids and the compound of them stops at the limit, so that a page costs
+the same whatever the number of finished jobs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from jobcontract.contract import Page, State
 from jobcontract_sqlite import statements
 
-_TABLES = {
-    statements.JOBS_LIVE: (State.READY, State.RUNNING, State.MOVING),
-    statements.JOBS_DONE: (State.DONE,),
-    statements.JOBS_DEAD: (State.DEAD, State.CANCELLED),
-}
+
+class _Table(NamedTuple):
+    select: str
+    name: str
+    states: tuple[State, ...]
+    ordered: tuple[str, ...]
+    """The columns for which there is an index on (column, id)."""
+
+
+_TABLES: tuple[_Table, ...] = (
+    _Table(statements.JOBS_LIVE, "jobcontract_jobs", (State.READY, State.RUNNING, State.MOVING), ()),
+    _Table(statements.JOBS_DONE, "jobcontract_done", (State.DONE,), ("queue", "kind")),
+    _Table(statements.JOBS_DEAD, "jobcontract_dead", (State.DEAD, State.CANCELLED), ("queue", "kind")),
+)
 _CONDITIONS = {
     "cursor": "id < :cursor",
     "queue": "queue = :queue",
@@ -30,24 +39,34 @@ _CONDITIONS = {
 
 def select_job() -> str:
     """The statement that finds the job :id, whichever table it is in."""
-    return _compound(_TABLES, ["id = :id"])
+    return _compound(f"{table.select}INDEXED BY {table.name}_id\nWHERE id = :id\n" for table in _TABLES)
 
 
 def select_page(page: Page) -> tuple[str, dict[str, object]]:
     """The statement for `page`, newest id first, and its parameters."""
     parameters = {name: value for name, value in page._asdict().items() if value is not None}
     conditions = [condition for name, condition in _CONDITIONS.items() if name in parameters]
-    tables: Iterable[str] = _TABLES
+    tables = _TABLES
     if page.state is not None:
-        tables = [table for table, states in _TABLES.items() if page.state in states]
-        # Spelled out, for a partial index is not considered for a parameter.
+        tables = tuple(table for table in _TABLES if page.state in table.states)
+        # Spelled out, for a partial index can't serve a parameter.
         conditions.append(f"state = '{page.state}'")
-        if page.state is State.RUNNING:
-            # The planner would walk all ids of a backlog to save the sort of the few that run.
-            tables = [f"{statements.JOBS_LIVE}INDEXED BY jobcontract_jobs_running\n"]
-    return f"{_compound(tables, conditions)}ORDER BY id DESC\nLIMIT :limit\n", parameters
-
-
-def _compound(tables: Iterable[str], conditions: Iterable[str]) -> str:
     where = " AND ".join(conditions) or "true"
-    return "UNION ALL\n".join(f"{table}WHERE {where}\n" for table in tables)
+    compound = _compound(
+        f"{table.select}INDEXED BY {_index(table, page)}\nWHERE {where}\n" for table in tables
+    )
+    return f"{compound}ORDER BY id DESC\nLIMIT :limit\n", parameters
+
+
+def _index(table: _Table, page: Page) -> str:
+    if page.idempotency_key is None:
+        if page.state is State.RUNNING:
+            return f"{table.name}_running"  # few, and sorted in no time; by id, a whole backlog would be read
+        for column in table.ordered:
+            if getattr(page, column) is not None:
+                return f"{table.name}_{column}"
+    return f"{table.name}_id"
+
+
+def _compound(selects: Iterable[str]) -> str:
+    return "UNION ALL\n".join(selects)

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 from jobcontract.contract import (
     LOST,
     ClaimedRecord,
-    Failure,
     JobRecord,
     Lease,
     QueueStats,
@@ -23,7 +22,7 @@ from jobcontract.contract import (
     StoredJob,
     Verdict,
 )
-from jobcontract_sqlite.instants import from_microseconds, to_duration, to_length
+from jobcontract_sqlite.instants import from_microseconds, to_duration
 
 Row: TypeAlias = tuple[Any, ...]  # Any: SQLite's columns; the tables are STRICT, which keeps their types
 
@@ -31,16 +30,6 @@ Row: TypeAlias = tuple[Any, ...]  # Any: SQLite's columns; the tables are STRICT
 def leases_json(leases: Iterable[Lease]) -> str:
     """What the statements need of `leases`: ``[[id, token], ...]``."""
     return json.dumps([(lease.job_id, lease.token) for lease in leases])
-
-
-def failures_json(failures: Iterable[Failure]) -> str:
-    """``[[id, token, error, microseconds until the retry, permanent], ...]``."""
-    return json.dumps(
-        [
-            (each.lease.job_id, each.lease.token, each.error, to_length(each.retry_in), each.permanent)
-            for each in failures
-        ]
-    )
 
 
 def only_column(cursor: sqlite3.Cursor) -> list[str]:
@@ -77,7 +66,7 @@ def _claimed_record(row: Row) -> tuple[tuple[int, int, str], ClaimedRecord]:
     return (-priority, run_at, job_id), ClaimedRecord(lease, record)
 
 
-def verdicts(leases: Iterable[Lease], state: State, rows: Iterable[Row]) -> list[Verdict]:
+def verdicts_of(leases: Iterable[Lease], state: State, rows: Iterable[Row]) -> list[Verdict]:
     """Rows (id, instant) of those leases that held, as a verdict for each lease: the job is `state` now."""
     applied = {job_id: Verdict(True, state, from_microseconds(at)) for job_id, at in rows}
     return [applied.get(lease.job_id, LOST) for lease in leases]

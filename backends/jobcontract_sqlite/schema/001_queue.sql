@@ -6,7 +6,7 @@ SELECT CAST(julianday('now') * 86400000 - 210866760000000 + 0.5 AS INTEGER) * 10
 -- Jobs that are not finished: what finishes leaves this table in the same transaction.
 -- The wide columns stand last, so that reading the others follows no overflow page.
 CREATE TABLE jobcontract_jobs (
-    id               TEXT    NOT NULL PRIMARY KEY,
+    id               TEXT    NOT NULL,
     queue            TEXT    NOT NULL,
     kind             TEXT    NOT NULL,
     priority         INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 9),
@@ -25,12 +25,15 @@ CREATE TABLE jobcontract_jobs (
     CHECK ((state = 'running') = (token IS NOT NULL AND lease_until IS NOT NULL))
 ) STRICT;
 
+-- Statements name the index that they need (INDEXED BY): statistics that were gathered while the queue was empty would
+-- make the planner read a backlog from end to end.
+CREATE UNIQUE INDEX jobcontract_jobs_id ON jobcontract_jobs (id);
 -- One probe per priority is one exact range of this index: future jobs of a better priority cost nothing.
 CREATE INDEX jobcontract_jobs_ready ON jobcontract_jobs (queue, priority DESC, run_at, id) WHERE state = 'ready';
 CREATE INDEX jobcontract_jobs_running ON jobcontract_jobs (lease_until) WHERE state = 'running';
 
 CREATE TABLE jobcontract_done (
-    id               TEXT    NOT NULL PRIMARY KEY,
+    id               TEXT    NOT NULL,
     queue            TEXT    NOT NULL,
     kind             TEXT    NOT NULL,
     priority         INTEGER NOT NULL,
@@ -47,13 +50,14 @@ CREATE TABLE jobcontract_done (
     input_ref        TEXT    NOT NULL
 ) STRICT;
 
+CREATE UNIQUE INDEX jobcontract_done_id ON jobcontract_done (id);
 CREATE INDEX jobcontract_done_finished ON jobcontract_done (finished_at);
 CREATE INDEX jobcontract_done_queue ON jobcontract_done (queue, id);
 CREATE INDEX jobcontract_done_kind ON jobcontract_done (kind, id);
 
 -- Dead and cancelled jobs: what an operator may send back to ready.
 CREATE TABLE jobcontract_dead (
-    id               TEXT    NOT NULL PRIMARY KEY,
+    id               TEXT    NOT NULL,
     queue            TEXT    NOT NULL,
     kind             TEXT    NOT NULL,
     priority         INTEGER NOT NULL,
@@ -70,6 +74,7 @@ CREATE TABLE jobcontract_dead (
     input_ref        TEXT    NOT NULL
 ) STRICT;
 
+CREATE UNIQUE INDEX jobcontract_dead_id ON jobcontract_dead (id);
 CREATE INDEX jobcontract_dead_finished ON jobcontract_dead (state, finished_at);
 CREATE INDEX jobcontract_dead_queue ON jobcontract_dead (queue, id);
 CREATE INDEX jobcontract_dead_kind ON jobcontract_dead (kind, id);

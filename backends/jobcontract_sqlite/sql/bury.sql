@@ -9,6 +9,6 @@ SELECT
     job.idempotency_key, job.last_error, job.headers, job.input_ref
 FROM jobcontract_clock AS clock
 CROSS JOIN json_each(:ids) AS wanted
-CROSS JOIN jobcontract_jobs AS job ON job.id = wanted.value
+CROSS JOIN jobcontract_jobs AS job INDEXED BY jobcontract_jobs_id ON job.id = wanted.value
 WHERE job.state = 'ready'
 RETURNING id

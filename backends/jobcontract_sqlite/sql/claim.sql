@@ -1,20 +1,21 @@
 -- Probe each queue and priority for its first due jobs, keep the best of all, and lease them.
--- json_each stands for LATERAL here: each probe reads one exact range of the index of ready jobs, and no more than :limit rows.
-UPDATE jobcontract_jobs
+-- json_each stands for LATERAL here: each probe reads one exact range of the index of ready jobs, and no more than
+-- :limit entries of it.
+UPDATE jobcontract_jobs INDEXED BY jobcontract_jobs_id
 SET
     state = 'running',
     attempt = attempt + 1,
     token = :nonce || lower(hex(randomblob(8))),
     lease_until = (SELECT now FROM jobcontract_clock) + :lease
-WHERE rowid IN (
-    SELECT job.rowid
+WHERE id IN (
+    SELECT json_extract(candidate.value, '$[1]')
     FROM json_each(:queues) AS queue
     CROSS JOIN json_each('[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]') AS priority
     CROSS JOIN json_each((
-        SELECT json_group_array(due.rowid)
+        SELECT json_group_array(json_array(due.run_at, due.id))
         FROM (
-            SELECT rowid
-            FROM jobcontract_jobs
+            SELECT run_at, id
+            FROM jobcontract_jobs INDEXED BY jobcontract_jobs_ready
             WHERE state = 'ready'
                 AND queue = queue.value
                 AND priority = priority.value
@@ -23,10 +24,13 @@ WHERE rowid IN (
             LIMIT :limit
         ) AS due
     )) AS candidate
-    CROSS JOIN jobcontract_jobs AS job ON job.rowid = candidate.value
     WHERE NOT EXISTS (SELECT 1 FROM jobcontract_queues WHERE name = queue.value AND paused)
-    ORDER BY job.priority DESC, job.run_at, job.id
+    ORDER BY
+        priority.value DESC,
+        json_extract(candidate.value, '$[0]'),
+        json_extract(candidate.value, '$[1]')
     LIMIT :limit
 )
 RETURNING
-    id, queue, token, attempt, lease_until, refunded, kind, priority, run_at, max_attempts, idempotency_key, input_ref, headers
+    id, queue, token, attempt, lease_until, refunded, kind, priority, run_at, max_attempts, idempotency_key,
+    input_ref, headers

@@ -9,7 +9,7 @@ SELECT
     job.idempotency_key, job.last_error, job.headers, job.input_ref
 FROM jobcontract_clock AS clock
 CROSS JOIN json_each(:leases) AS lease
-CROSS JOIN jobcontract_jobs AS job ON job.id = json_extract(lease.value, '$[0]')
+CROSS JOIN jobcontract_jobs AS job INDEXED BY jobcontract_jobs_id ON job.id = json_extract(lease.value, '$[0]')
 WHERE job.token = json_extract(lease.value, '$[1]')
     AND job.lease_until > clock.now
 RETURNING id

@@ -2,7 +2,7 @@
 SELECT
     min((
         SELECT run_at
-        FROM jobcontract_jobs
+        FROM jobcontract_jobs INDEXED BY jobcontract_jobs_ready
         WHERE state = 'ready'
             AND queue = queue.value
             AND priority = priority.value

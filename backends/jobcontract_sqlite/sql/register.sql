@@ -15,8 +15,8 @@ SELECT
     json_extract(item.value, '$.input_ref')
 FROM jobcontract_clock AS clock
 CROSS JOIN json_each(?) AS item
-WHERE NOT EXISTS (SELECT 1 FROM jobcontract_done WHERE id = json_extract(item.value, '$.id'))
-    AND NOT EXISTS (SELECT 1 FROM jobcontract_dead WHERE id = json_extract(item.value, '$.id'))
+WHERE NOT EXISTS (SELECT 1 FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = json_extract(item.value, '$.id'))
+    AND NOT EXISTS (SELECT 1 FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = json_extract(item.value, '$.id'))
     AND (
         json_extract(item.value, '$.idempotency_key') IS NULL
         OR json_extract(item.value, '$.id') = (

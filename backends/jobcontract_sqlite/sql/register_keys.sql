@@ -8,8 +8,8 @@ SELECT
     json_extract(item.value, '$.fingerprint')
 FROM json_each(?) AS item
 WHERE json_extract(item.value, '$.idempotency_key') IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM jobcontract_jobs WHERE id = json_extract(item.value, '$.id'))
-    AND NOT EXISTS (SELECT 1 FROM jobcontract_done WHERE id = json_extract(item.value, '$.id'))
-    AND NOT EXISTS (SELECT 1 FROM jobcontract_dead WHERE id = json_extract(item.value, '$.id'))
+    AND NOT EXISTS (SELECT 1 FROM jobcontract_jobs INDEXED BY jobcontract_jobs_id WHERE id = json_extract(item.value, '$.id'))
+    AND NOT EXISTS (SELECT 1 FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = json_extract(item.value, '$.id'))
+    AND NOT EXISTS (SELECT 1 FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = json_extract(item.value, '$.id'))
 ORDER BY item.key
 ON CONFLICT DO NOTHING

@@ -3,15 +3,15 @@
 SELECT
     json_extract(item.value, '$.id'),
     coalesce(
-        (SELECT state FROM jobcontract_jobs WHERE id = json_extract(item.value, '$.id')),
-        (SELECT state FROM jobcontract_done WHERE id = json_extract(item.value, '$.id')),
-        (SELECT state FROM jobcontract_dead WHERE id = json_extract(item.value, '$.id'))
+        (SELECT state FROM jobcontract_jobs INDEXED BY jobcontract_jobs_id WHERE id = json_extract(item.value, '$.id')),
+        (SELECT state FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = json_extract(item.value, '$.id')),
+        (SELECT state FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = json_extract(item.value, '$.id'))
     ),
     holder.job_id,
     coalesce(
-        (SELECT state FROM jobcontract_jobs WHERE id = holder.job_id),
-        (SELECT state FROM jobcontract_done WHERE id = holder.job_id),
-        (SELECT state FROM jobcontract_dead WHERE id = holder.job_id)
+        (SELECT state FROM jobcontract_jobs INDEXED BY jobcontract_jobs_id WHERE id = holder.job_id),
+        (SELECT state FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = holder.job_id),
+        (SELECT state FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = holder.job_id)
     ),
     coalesce(holder.fingerprint <> json_extract(item.value, '$.fingerprint'), false)
 FROM json_each(?) AS item

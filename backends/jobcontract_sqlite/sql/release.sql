@@ -1,5 +1,5 @@
 -- Back to ready at now + :delay. The attempt number stays, its cost is given back.
-UPDATE jobcontract_jobs
+UPDATE jobcontract_jobs INDEXED BY jobcontract_jobs_id
 SET
     state = 'ready',
     token = NULL,

@@ -8,7 +8,7 @@ SELECT
     job.idempotency_key, job.last_error, job.headers, job.input_ref
 FROM jobcontract_clock AS clock
 CROSS JOIN json_each(:ids) AS wanted
-CROSS JOIN jobcontract_dead AS job ON job.id = wanted.value
+CROSS JOIN jobcontract_dead AS job INDEXED BY jobcontract_dead_id ON job.id = wanted.value
 WHERE true
 ON CONFLICT DO NOTHING
 RETURNING id

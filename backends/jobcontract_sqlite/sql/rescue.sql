@@ -1,5 +1,5 @@
 -- Expired leases back to ready, due now, oldest first. Tells which of the jobs have no attempt left: `bury.sql` follows for those.
-UPDATE jobcontract_jobs
+UPDATE jobcontract_jobs INDEXED BY jobcontract_jobs_id
 SET
     state = 'ready',
     token = NULL,
@@ -7,9 +7,9 @@ SET
     run_at = (SELECT now FROM jobcontract_clock),
     last_error = 'the lease of attempt ' || attempt || ' ran out'
         || iif(attempt - refunded >= max_attempts, ', and it was the last', '')
-WHERE rowid IN (
-    SELECT rowid
-    FROM jobcontract_jobs
+WHERE id IN (
+    SELECT id
+    FROM jobcontract_jobs INDEXED BY jobcontract_jobs_running
     WHERE state = 'running'
         AND lease_until <= (SELECT now FROM jobcontract_clock)
     ORDER BY lease_until

@@ -3,8 +3,8 @@
 SELECT
     wanted.value,
     coalesce(
-        (SELECT state FROM jobcontract_jobs WHERE id = wanted.value),
-        (SELECT state FROM jobcontract_done WHERE id = wanted.value),
-        (SELECT state FROM jobcontract_dead WHERE id = wanted.value)
+        (SELECT state FROM jobcontract_jobs INDEXED BY jobcontract_jobs_id WHERE id = wanted.value),
+        (SELECT state FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = wanted.value),
+        (SELECT state FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = wanted.value)
     )
 FROM json_each(:ids) AS wanted

@@ -15,24 +15,24 @@ FROM (
         0 AS cancelled,
         min(run_at) FILTER (WHERE run_at <= (SELECT now FROM jobcontract_clock)) AS first_due,
         0 AS paused
-    FROM jobcontract_jobs
+    FROM jobcontract_jobs INDEXED BY jobcontract_jobs_ready
     WHERE state = 'ready'
     GROUP BY queue
     UNION ALL
     SELECT
         queue, 0, 0, count(*), count(*) FILTER (WHERE lease_until <= (SELECT now FROM jobcontract_clock)),
         0, 0, 0, NULL, 0
-    FROM jobcontract_jobs
+    FROM jobcontract_jobs INDEXED BY jobcontract_jobs_running
     WHERE state = 'running'
     GROUP BY queue
     UNION ALL
     SELECT
         queue, 0, 0, 0, 0, count(*) FILTER (WHERE state = 'dead'), 0, count(*) FILTER (WHERE state = 'cancelled'), NULL, 0
-    FROM jobcontract_dead
+    FROM jobcontract_dead INDEXED BY jobcontract_dead_queue
     GROUP BY queue
     UNION ALL
     SELECT queue, 0, 0, 0, 0, 0, count(*), 0, NULL, 0
-    FROM jobcontract_done
+    FROM jobcontract_done INDEXED BY jobcontract_done_queue
     GROUP BY queue
     UNION ALL
     SELECT name, 0, 0, 0, 0, 0, 0, 0, NULL, 1
