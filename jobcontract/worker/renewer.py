@@ -24,6 +24,7 @@ class Renewer:
         self._backend = backend
         self._holdings = holdings
         self._tick = shortest_lease.total_seconds() / 12
+        self._timed: bool | None = None
 
     @property
     def patience(self) -> Backoff:
@@ -36,7 +37,9 @@ class Renewer:
 
     def turn(self) -> float:
         """Renew what is due. How long until the next one is."""
-        if not isinstance(self._backend.capabilities.lease, TimedLease):
+        if self._timed is None:
+            self._timed = isinstance(self._backend.capabilities.lease, TimedLease)
+        if not self._timed:
             return self._tick  # held by the connection: there is nothing to renew
         now = time.monotonic()
         due: dict[float, list[Hold]] = defaultdict(list)
