@@ -86,6 +86,7 @@ class RedisServer(Server):
 
     def _handshake(self) -> None:
         self.assert_ours()
+        self.ask("PING")  # refused while it is still loading its data; INFO is not
 
     def client(self, database: int = 0, *, timeout: float = 5.0) -> redis.Redis:
         """A client that never retries.

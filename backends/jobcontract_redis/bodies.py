@@ -1,0 +1,125 @@
+"""A job as the bytes that Redis holds, and back.
+
+::
+
+    created run_at priority max_attempts kind #key #headers\n
+    <key><headers><input_ref>
+
+The first line is for the scripts, which never look behind it but for the key: `created` in milliseconds,
+`run_at` in microseconds as the producer gave it, the lengths of key and headers in bytes. What follows is
+kept as it came, so that no digit of a number is touched.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from jobcontract.contract import ClaimedRecord, JobRecord, Lease, State, StoredJob
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LEVEL = 2**42
+_LEVELS = tuple(str((9 - priority) * _LEVEL) for priority in range(10))
+
+
+class Body(NamedTuple):
+    """A body taken apart."""
+
+    record: JobRecord
+    created: datetime
+
+
+def instant(milliseconds: int) -> datetime:
+    """The server's milliseconds as a datetime. Raises `OverflowError` for what no datetime can hold."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def milliseconds(length: timedelta) -> int:
+    """`length` for a script; part of a millisecond counts as a whole one, so that nothing comes too early."""
+    return -(-length // timedelta(milliseconds=1))
+
+
+def registration_words(record: JobRecord) -> list[object]:
+    """The arguments of register.lua for one job."""
+    due = exact = ""
+    if record.run_at is not None:
+        microseconds = (record.run_at - _EPOCH) // _MICROSECOND
+        exact = str(microseconds)
+        due = str(-(-microseconds // 1000))  # never claimed before run_at
+    key = (record.idempotency_key or "").encode()
+    headers = (record.headers or "").encode()
+    head = f"{record.priority} {record.max_attempts} {record.kind} {len(key)} {len(headers)}\n".encode()
+    return [
+        record.id,
+        _LEVELS[record.priority],
+        due,
+        exact,
+        head + key + headers + record.input_ref.encode(),
+        key,
+        record.fingerprint or b"",
+    ]
+
+
+def claimed_record(queue: str, found: bytes, token: str, expires_at: datetime) -> ClaimedRecord:
+    """One answer of claim.lua: "id attempt refunded due body"."""
+    identifier, attempt, refunded, due, body = found.split(b" ", 4)
+    job_id = identifier.decode("ascii", "replace")
+    return ClaimedRecord(
+        Lease(job_id, queue, token, int(attempt), expires_at, int(refunded)),
+        _body(job_id, queue, body, due).record,
+    )
+
+
+def stored_job(queue: str, found: list[bytes]) -> StoredJob:
+    """One job as get.lua and jobs.lua tell it."""
+    identifier, state, attempt, due, finished, expires, error, body = found
+    job_id = identifier.decode("ascii", "replace")
+    record, created = _body(job_id, queue, body, due or b"-")
+    return StoredJob(
+        record=record,
+        state=State(state.decode()),
+        attempt=int(attempt),
+        created_at=created,
+        finished_at=_optional_instant(finished),
+        lease_expires_at=_optional_instant(expires),
+        last_error=error.decode("utf-8", "replace") or None,
+        cursor=job_id,
+    )
+
+
+def _optional_instant(text: bytes) -> datetime | None:
+    return instant(int(text)) if text else None
+
+
+def _body(job_id: str, queue: str, body: bytes, due: bytes) -> Body:
+    """`body` as a record; `due` in ms takes the place of its run_at unless it is "-". What is no body of ours
+    comes out as a record that is no job.
+    """
+    head, _, rest = body.partition(b"\n")
+    try:
+        created, exact, priority, max_attempts, kind, key_length, headers_length = head.split(b" ")
+        key_end = int(key_length)
+        headers_end = key_end + int(headers_length)
+        return Body(
+            JobRecord(
+                job_id,
+                kind.decode("ascii"),
+                queue,
+                int(priority),
+                _EPOCH + timedelta(microseconds=int(exact)) if due == b"-" else instant(int(due)),
+                int(max_attempts),
+                _text(rest[:key_end]) if key_end else None,
+                None,
+                _text(rest[headers_end:]),
+                _text(rest[key_end:headers_end]) if headers_end > key_end else None,
+            ),
+            instant(int(created)),
+        )
+    except (ValueError, OverflowError):
+        return Body(JobRecord(job_id, "", queue, 0, None, 1, None, None, _text(body), None), _EPOCH)
+
+
+def _text(raw: bytes) -> str:
+    # Bytes that are no UTF-8 become lone surrogates, which `decode` above the door refuses with a reason.
+    return raw.decode("utf-8", "surrogateescape")

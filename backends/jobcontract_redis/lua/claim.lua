@@ -1,0 +1,84 @@
+-- Lease at most LIMIT due jobs of one queue, by priority, then run_at, then id.
+--
+-- KEYS[1] ready    ZSET    id -> (9 - priority) * 2^42 + run_at in ms
+-- KEYS[2] lease    ZSET    id -> when the lease ends, in ms: the running jobs
+-- KEYS[3] running  HASH    id -> token of the claim
+-- KEYS[4] dead     ZSET    id -> when it died, in ms
+-- KEYS[5] wake     ZSET    one member while there may be something to claim
+-- KEYS[6] queue    HASH    "paused" while claims skip the queue
+-- prefix..b:id     STRING  the job as it was registered
+-- prefix..j:id     HASH    state, attempt, refunded, due, error
+--
+-- ARGV: prefix, limit, length of the lease in ms, nonce; the n-th job's token is nonce:n
+-- Gives: when the leases end, in ms; then for each job "id attempt refunded due body", due '-' as registered.
+--
+-- Future jobs cost nothing: each priority that has jobs is one exact range of scores.
+-- A full server lets it run: ZREM, which frees memory, is its first write.
+--
+-- USES clock settle
+local ready, lease, running, dead, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local prefix, limit, nonce = ARGV[1], tonumber(ARGV[2]), ARGV[4]
+local expires = now + ARGV[3]
+local replies = { expires }
+if redis.call('HEXISTS', KEYS[6], 'paused') == 1 then
+    return replies
+end
+
+local leased, tokens = {}, {}
+local function take(ids)
+    local bodies = {}
+    for i, id in ipairs(ids) do
+        bodies[i] = prefix .. 'b:' .. id
+    end
+    bodies = redis.call('MGET', unpack(bodies))
+    redis.call('ZREM', ready, unpack(ids))
+    for i, id in ipairs(ids) do
+        local body = bodies[i]
+        if body then
+            local job = prefix .. 'j:' .. id
+            local found = redis.call('HMGET', job, 'attempt', 'refunded', 'due')
+            local attempt = (found[1] or 0) + 1
+            redis.call('HSET', job, 'state', 'running', 'attempt', attempt)
+            leased[#leased + 1] = expires
+            leased[#leased + 1] = id
+            tokens[#tokens + 1] = id
+            tokens[#tokens + 1] = nonce .. ':' .. #replies
+            replies[#replies + 1] = id .. ' ' .. attempt .. ' ' .. (found[2] or '0') .. ' ' .. (found[3] or '-') .. ' ' .. body
+        else
+            bury(prefix, dead, id, now, BODY_GONE)
+        end
+    end
+end
+
+local floor = 0
+local remains = false
+while true do
+    local first = redis.call('ZRANGEBYSCORE', ready, floor, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if not first[1] then
+        break
+    end
+    local level = first[2] - first[2] % LEVEL
+    local wanted = limit - (#replies - 1)
+    local due = redis.call('ZRANGEBYSCORE', ready, level, level + now, 'LIMIT', 0, math.max(wanted, 1))
+    if due[1] and wanted == 0 then
+        remains = true
+        break
+    end
+    if due[1] then
+        take(due)
+    end
+    if #due < wanted or wanted == 0 then
+        floor = level + LEVEL
+    end
+end
+if #leased > 0 then
+    redis.call('ZADD', lease, unpack(leased))
+    redis.call('HSET', running, unpack(tokens))
+end
+-- The next waiter is woken when something is left for it, and nobody for nothing.
+if remains then
+    redis.call('ZADD', wake, 0, 'work')
+else
+    redis.call('ZREM', wake, 'work')
+end
+return replies

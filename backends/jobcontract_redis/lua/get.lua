@@ -1,0 +1,14 @@
+-- One job, wherever it is in its life.
+--
+-- KEYS[1] lease      ZSET    id -> when the lease ends, in ms
+-- KEYS[2] done       ZSET    id -> when it was done, in ms
+-- KEYS[3] dead       ZSET    id -> when it died, in ms
+-- KEYS[4] cancelled  ZSET    id -> when it was cancelled, in ms
+-- prefix..b:id       STRING  the job as it was registered
+-- prefix..j:id       HASH    state, attempt, due, error
+--
+-- ARGV: prefix, id
+-- Gives nil, or: id, state, attempt, due, finished, expires, error, body.
+--
+-- USES describe
+return describe(ARGV[1], KEYS[1], { done = KEYS[2], dead = KEYS[3], cancelled = KEYS[4] }, ARGV[2])

@@ -1,0 +1,16 @@
+-- One job as Lookup shows it: id, state, attempt, due, finished, expires, error, body; '' for what it has not.
+local function describe(prefix, lease, finished, id)
+    local state, attempt, due, reason = unpack(redis.call('HMGET', prefix .. 'j:' .. id, 'state', 'attempt', 'due', 'error'))
+    local body = redis.call('GET', prefix .. 'b:' .. id)
+    if not (state or body) then
+        return nil
+    end
+    state = state or 'ready'
+    local set = finished[state]
+    return {
+        id, state, attempt or '0', due or '',
+        set and redis.call('ZSCORE', set, id) or '',
+        state == 'running' and redis.call('ZSCORE', lease, id) or '',
+        reason or '', body or '',
+    }
+end

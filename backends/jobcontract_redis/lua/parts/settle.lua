@@ -1,0 +1,20 @@
+-- How a job goes back to ready, or dies. What never changes of a job stands in the first line of its body.
+local LEVEL = 4398046511104 -- 2^42: one priority's share of the scores, in milliseconds until the year 2109
+
+-- Priority and max_attempts, or nil when the body is gone.
+local function limits(prefix, id)
+    local priority, most = string.match(redis.call('GETRANGE', prefix .. 'b:' .. id, 0, 63), '^%d+ %d+ (%d) (%d+) ')
+    return tonumber(priority), tonumber(most)
+end
+
+local function bury(prefix, dead, id, at, reason)
+    redis.call('ZADD', dead, at, id)
+    redis.call('HSET', prefix .. 'j:' .. id, 'state', 'dead', 'error', reason)
+end
+
+local function make_ready(prefix, ready, id, priority, due)
+    redis.call('ZADD', ready, (9 - priority) * LEVEL + due, id)
+    redis.call('HSET', prefix .. 'j:' .. id, 'state', 'ready', 'due', due)
+end
+
+local BODY_GONE = 'the body of the job is missing from Redis: it was deleted or evicted'
