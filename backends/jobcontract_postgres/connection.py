@@ -8,13 +8,11 @@ which a fork does not keep. What is needed here is small.
 from __future__ import annotations
 
 import math
-import os
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
@@ -60,19 +58,21 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             result: Result = end.value
             return result
 
-    def is_usable(self) -> bool:
-        """Whether the connection can be lent again, without a round trip.
+    def is_at_rest(self) -> bool:
+        """Whether it is open, and neither in a transaction nor in the middle of a statement."""
+        return not self.closed and self.pgconn.transaction_status == TransactionStatus.IDLE
+
+    def is_quiet(self) -> bool:
+        """Whether the server has kept the connection open, without a round trip.
 
         Nothing is expected on an idle connection, so a readable socket is the server's farewell.
         """
-        if self.closed or self.broken or self.pgconn.transaction_status is not TransactionStatus.IDLE:
-            return False
+        poll = select.poll()
         try:
-            poll = select.poll()
-            poll.register(self.fileno(), select.POLLIN)
-            return not poll.poll(0)
-        except (OSError, psycopg.Error):
+            poll.register(self.pgconn.socket, select.POLLIN)
+        except psycopg.Error:  # closed: it has no socket
             return False
+        return not poll.poll(0)
 
     def abandon(self) -> None:
         """Close without waiting for the server; ask it, behind the caller's back, to stop what it is still doing.
@@ -81,7 +81,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         """
         if self.closed:
             return
-        if self.pgconn.transaction_status is TransactionStatus.ACTIVE:
+        if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
             threading.Thread(target=self._cancel_and_close, name="jobcontract-cancel", daemon=True).start()
         else:
             self.close()
@@ -127,7 +127,7 @@ def _close_late(future: Future[Connection]) -> None:
 class Pool:
     """At most `size` connections, made on demand by the thread that needs one, the warmest lent first.
 
-    Safe in threads, and after a fork: a child begins with an empty pool and leaves its parent's connections alone.
+    Safe in threads. Not used across a fork: `Backend` opens a driver of its own in each process.
     """
 
     def __init__(self, connect: Callable[[float], Connection], *, size: int, max_lifetime: float) -> None:
@@ -135,38 +135,39 @@ class Pool:
         self._size = size
         self._max_lifetime = max_lifetime
         self._closed = False
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._free = threading.BoundedSemaphore(self._size)
+        self._free = threading.BoundedSemaphore(size)
         self._idle: list[Connection] = []  # append and pop of a list are atomic
 
-    @contextmanager
-    def connection(self, seconds: float) -> Iterator[Connection]:
-        """Lend a connection whose deadline is `seconds` from now.
+    def take(self, seconds: float) -> Connection:
+        """A connection whose deadline is `seconds` from now, to be handed to `give_back`.
 
         Raises `StoreUnavailable` when none comes free in time, and whatever connecting raises.
         """
-        if self._pid != os.getpid():
-            self._begin()
         deadline = time.monotonic() + seconds
         if not self._free.acquire(timeout=seconds):
             raise StoreUnavailable(
                 f"all {self._size} connections stayed in use for {seconds:g} s; raise pool_size or lower the concurrency"
             )
-        free = self._free
         try:
-            connection = self._take(deadline)
-            connection.timeout, connection.deadline = seconds, deadline
-            try:
-                yield connection
-            finally:
-                self._give_back(connection)
-        finally:
-            free.release()
+            connection = self._idle_one() or self._connect(max(0.001, deadline - time.monotonic()))
+        except BaseException:
+            self._free.release()
+            raise
+        connection.timeout, connection.deadline = seconds, deadline
+        return connection
 
-    def _take(self, deadline: float) -> Connection:
+    def give_back(self, connection: Connection) -> None:
+        """Keep `connection` for the next, unless something befell it."""
+        if connection.is_at_rest() and not self._closed:
+            self._idle.append(connection)
+        else:
+            lost = connection.broken or connection.pgconn.transaction_status == TransactionStatus.ACTIVE
+            connection.abandon()
+            if lost:  # what befell this one has befallen the idle ones, which may not know it yet
+                self._drop_idle()
+        self._free.release()
+
+    def _idle_one(self) -> Connection | None:
         if self._closed:
             raise StoreUnavailable("this backend is closed")
         while self._idle:
@@ -174,25 +175,15 @@ class Pool:
                 connection = self._idle.pop()
             except IndexError:  # another thread was faster
                 break
-            if connection.is_usable() and time.monotonic() - connection.born < self._max_lifetime:
+            if connection.is_quiet() and time.monotonic() - connection.born < self._max_lifetime:
                 return connection
             connection.close()
-        return self._connect(max(0.001, deadline - time.monotonic()))
-
-    def _give_back(self, connection: Connection) -> None:
-        if not self._closed and connection.is_usable():
-            self._idle.append(connection)
-            return
-        lost = connection.broken or connection.pgconn.transaction_status is TransactionStatus.ACTIVE
-        connection.abandon()
-        if lost:  # what befell this one has befallen the idle ones, which may not know it yet
-            self._drop_idle()
+        return None
 
     def close(self) -> None:
         """Close the idle connections; those that are lent close when they come back."""
         self._closed = True
-        if self._pid == os.getpid():
-            self._drop_idle()
+        self._drop_idle()
 
     def _drop_idle(self) -> None:
         while self._idle:

@@ -28,14 +28,15 @@ from jobcontract.contract import (
     Steps,
     Verdict,
 )
+from jobcontract_postgres.arrays import instants, lengths, plain, texts
 from jobcontract_postgres.capabilities import Facts, capabilities_from, read_facts
 from jobcontract_postgres.connection import Connection, Pool
 from jobcontract_postgres.failures import from_statement, is_missing_object
 from jobcontract_postgres.low_water import LowWater, Probes
 from jobcontract_postgres.options import PostgresOptions
-from jobcontract_postgres.registration import Registering, register_steps
+from jobcontract_postgres.registration import register_steps
 from jobcontract_postgres.schema import Schema
-from jobcontract_postgres.server import Server
+from jobcontract_postgres.server import PLANNER, Server
 from jobcontract_postgres.statements import Statements, literal
 
 _PRIORITIES = range(9, -1, -1)
@@ -72,20 +73,15 @@ class PostgresDriver:
     # ------------------------------------------------------------------------------------------------- producers
 
     def register(self, records: Sequence[JobRecord]) -> list[Registration]:
-        registering = Registering(self._statements, records)
+        steps = register_steps(self._statements, records)
         with self._session() as connection:
-            for _ in range(3):
-                create, withdraw = registering.insertion()
-                # Both go out at once and commit together: in a pipeline, what lies between two syncs is one transaction.
-                with connection.pipeline():
-                    created = self._send(connection, create)
-                    withdrawn = self._send(connection, withdraw)
-                registering.inserted(created.fetchall(), withdrawn.fetchall())
-                if registering.open:
-                    registering.looked_up(self._send(connection, registering.lookup()).fetchall())
-                if not registering.open:
-                    break
-        return registering.results()
+            try:
+                statement = next(steps)
+                while True:
+                    statement = steps.send(self._send(connection, statement))
+            except StopIteration as end:
+                registrations: list[Registration] = end.value
+                return registrations
 
     def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
         return register_steps(self._statements, records)
@@ -104,15 +100,23 @@ class PostgresDriver:
         begun = time.monotonic()
         rows = self._run(
             self._statements.claim,
-            (probes.queues, probes.priorities, probes.run_ats, probes.ids, limit, limit, lease),
+            (
+                texts(probes.queues),
+                plain(probes.priorities),
+                instants(probes.run_ats),
+                plain(probes.ids),
+                limit,
+                limit,
+                lease,
+            ),
         )
         if not probes.hinted:
             self._low_water.charge(time.monotonic() - begun)
         rows.sort(key=lambda row: (-row[3], row[4], row[0]))
         claimed: list[ClaimedRecord] = []
-        for (job_id, kind, queue, priority, run_at, max_attempts, key, input_ref, headers, token, attempt, until) in rows:
+        for (job_id, kind, queue, priority, run_at, max_attempts, key, input_ref, headers, token, attempt, until, refunded) in rows:
             record = JobRecord(job_id, kind, queue, priority, run_at, max_attempts, key, None, input_ref, headers)
-            claimed.append(ClaimedRecord(Lease(job_id, queue, token, attempt, until), record))
+            claimed.append(ClaimedRecord(Lease(job_id, queue, token, attempt, until, refunded), record))
             self._low_water.advance(queue, priority, (run_at, job_id))
         return claimed
 
@@ -126,9 +130,9 @@ class PostgresDriver:
             self._statements.fail,
             (
                 *_ids_and_tokens([failure.lease for failure in ordered]),
-                [failure.error for failure in ordered],
-                [failure.retry_in for failure in ordered],
-                [failure.permanent for failure in ordered],
+                texts(failure.error for failure in ordered),
+                lengths(failure.retry_in for failure in ordered),
+                plain(failure.permanent for failure in ordered),
             ),
         )
         moved = {row[0]: Verdict(True, State(row[1]), row[2]) for row in rows}
@@ -166,12 +170,15 @@ class PostgresDriver:
     def _session(self, *, checked: bool = True, seconds: float | None = None) -> Iterator[Connection]:
         """A connection for one call. psycopg's errors inside come out as the contract's."""
         try:
-            with self._pool.connection(seconds or self._timeout) as connection:
+            connection = self._pool.take(seconds or self._timeout)
+            try:
                 self._learn(connection)
                 if checked and not self._fits:
                     self._schema.check(self._schema.read_version(connection), self._server.where)
                     self._fits = True
                 yield connection
+            finally:
+                self._pool.give_back(connection)
         except psycopg.Error as error:
             if is_missing_object(error):
                 self._fits = False
@@ -179,10 +186,10 @@ class PostgresDriver:
 
     def _run(self, statement: str, parameters: Sequence[object]) -> list[Row]:
         with self._session() as connection:
-            return self._send(connection, Statement(statement, parameters)).fetchall()
+            return self._send(connection, Statement(statement, parameters))
 
-    def _send(self, connection: Connection, statement: Statement) -> psycopg.Cursor[Row]:
-        return connection.execute(literal(statement.sql), statement.parameters, prepare=True, binary=True)
+    def _send(self, connection: Connection, statement: Statement) -> list[Row]:
+        return connection.execute(literal(statement.sql), statement.parameters, prepare=True, binary=True).fetchall()
 
     def _learn(self, connection: Connection) -> Facts:
         if self._facts is None:
@@ -190,16 +197,19 @@ class PostgresDriver:
             if self._prepares == "auto" and self._facts.pooled:
                 self._server.prepares = False
                 connection.prepare_threshold = None
+            if not self._facts.pooled:
+                self._server.settings = PLANNER
+                connection.execute(PLANNER)
         return self._facts
 
     def _may_listen(self, facts: Facts) -> bool:
         return self._listens == "on" or (self._listens == "auto" and not facts.pooled)
 
 
-def _ids_and_tokens(leases: Sequence[Lease]) -> tuple[list[str], list[str]]:
+def _ids_and_tokens(leases: Sequence[Lease]) -> tuple[str, str]:
     """As parallel arrays, by id: rows are locked in this order, so that two batches can't deadlock."""
     ordered = sorted(leases)
-    return [lease.job_id for lease in ordered], [lease.token for lease in ordered]
+    return plain(lease.job_id for lease in ordered), texts(lease.token for lease in ordered)
 
 
 def _verdicts(leases: Sequence[Lease], moved: Mapping[str, Verdict]) -> list[Verdict]:

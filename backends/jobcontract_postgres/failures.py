@@ -59,6 +59,10 @@ def from_statement(error: psycopg.Error, where: str) -> StoreError:
         lost = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
         kind = StoreUnavailable if lost else StoreError
         return kind(f"the connection to PostgreSQL at {where} failed: {said}")
+    if code in _MISSING_OBJECT:
+        return StoreError(
+            f"the jobcontract schema of PostgreSQL at {where} is missing or not of this version ({said}); run `jobctl init`"
+        )
     transient = code in _TRANSIENT or code[:2] in _TRANSIENT_CLASSES
     return (StoreUnavailable if transient else StoreError)(f"PostgreSQL at {where} refused: {said} ({code})")
 

@@ -11,7 +11,7 @@ from jobcontract.config import StoreOptions
 from jobcontract.durations import Duration, PositiveDuration
 
 Switch = Literal["auto", "on", "off"]
-SchemaName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+\z", min_length=1)]
+SchemaName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f$]+\z")]
 
 
 class PostgresOptions(StoreOptions):

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from jobcontract.contract import EARLIEST_RUN_AT, JobRecord, Registration, Row, State, Statement, Steps
+from jobcontract.contract import EARLIEST_RUN_AT, JobRecord, Registration, State, Statement, Steps
 from jobcontract.errors import StoreUnavailable
+from jobcontract_postgres.arrays import blobs, instants, plain, texts
 from jobcontract_postgres.statements import Statements
 
 _ROUNDS = 3
@@ -15,94 +16,70 @@ _ROUNDS = 3
 _CLOCK_MARGIN = timedelta(days=1)
 
 
-class Registering:
-    """One call of `register`: what to send, and what is known so far."""
-
-    def __init__(self, statements: Statements, records: Sequence[JobRecord]) -> None:
-        self._statements = statements
-        self._records = records
-        self._results: dict[str, Registration] = {}
-        self.open: list[JobRecord] = list(records)
-        """Those without a result yet."""
-
-    def insertion(self) -> tuple[Statement, Statement]:
-        """Create what is free, then take back what turns out to have ended: in this order, in one transaction."""
-        records = self.open
-        ids = [record.id for record in records]
-        create = Statement(
-            self._statements.register,
-            (
-                ids,
-                [record.kind for record in records],
-                [record.queue for record in records],
-                [record.priority for record in records],
-                [record.run_at for record in records],
-                [record.max_attempts for record in records],
-                [record.idempotency_key for record in records],
-                [record.fingerprint for record in records],
-                [record.input_ref for record in records],
-                [record.headers for record in records],
-            ),
-        )
-        return create, Statement(self._statements.register_withdraw, (ids, _earliest_end(ids), ids))
-
-    def inserted(self, created: Sequence[Row], withdrawn: Sequence[Row]) -> None:
-        """Take in what the statements of `insertion` returned."""
-        new = {row[0] for row in created} - {row[0] for row in withdrawn}
-        for record in self.open:
-            if record.id in new:
-                self._results[record.id] = Registration(UUID(record.id), created=True)
-        self.open = [record for record in self.open if record.id not in new]
-
-    def lookup(self) -> Statement:
-        """Who stands in the way of those that were not created."""
-        return Statement(
-            self._statements.register_lookup,
-            (
-                [record.id for record in self.open],
-                [record.queue for record in self.open],
-                [record.idempotency_key for record in self.open],
-                [record.fingerprint for record in self.open],
-            ),
-        )
-
-    def looked_up(self, rows: Sequence[Row]) -> None:
-        """Take in what `lookup` returned. Jobs whose holder has gone meanwhile stay open."""
-        for position, job_id, state, conflict in rows:
-            if job_id is not None:
-                found = Registration(UUID(job_id), created=False, state=State(state), conflict=conflict)
-                self._results[self.open[position - 1].id] = found
-        self.open = [record for record in self.open if record.id not in self._results]
-
-    def results(self) -> list[Registration]:
-        """The registrations, in the order of the records. Raises `StoreUnavailable` when some are still open."""
-        if self.open:
-            raise StoreUnavailable(
-                f"the idempotency keys of {len(self.open)} jobs were taken and given up again and again meanwhile; try again"
-            )
-        return [self._results[record.id] for record in self._records]
-
-
 def register_steps(statements: Statements, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
     """See `JoinsTransactions.register_steps`."""
-    registering = Registering(statements, records)
+    found: dict[str, Registration] = {}
+    # Sorted, so that two batches with the same keys can't deadlock. The sort is stable: the first of one key stays the first.
+    left = sorted(records, key=_queue_and_key) if len(records) > 1 else records
     for _ in range(_ROUNDS):
-        create, withdraw = registering.insertion()
-        registering.inserted((yield create), (yield withdraw))
-        if registering.open:
-            registering.looked_up((yield registering.lookup()))
-        if not registering.open:
-            break
-    return registering.results()
+        created = {row[0] for row in (yield _create(statements, left))}
+        found.update((each, Registration(UUID(each), created=True)) for each in created)
+        if len(created) < len(left):
+            left = [record for record in left if record.id not in created]
+            for position, job_id, state, conflict in (yield _look_up(statements, left)):
+                if job_id is not None:  # else the holder has gone meanwhile
+                    known = Registration(UUID(job_id), created=False, state=State(state), conflict=conflict)
+                    found[left[position - 1].id] = known
+        if len(found) == len(records):
+            return [found[record.id] for record in records]
+        left = [record for record in left if record.id not in found]
+    raise StoreUnavailable(
+        f"the idempotency keys of {len(left)} jobs were given up and taken again all the while; try again"
+    )
 
 
-def _earliest_end(ids: Sequence[str]) -> datetime:
-    """Before this none of `ids` can have ended, for a job ends after its id was made; so older partitions need not be read.
+def _create(statements: Statements, records: Sequence[JobRecord]) -> Statement:
+    return Statement(
+        statements.register,
+        (
+            plain(record.id for record in records),
+            texts(record.kind for record in records),
+            texts(record.queue for record in records),
+            plain(record.priority for record in records),
+            instants(record.run_at for record in records),
+            plain(record.max_attempts for record in records),
+            texts(record.idempotency_key for record in records),
+            blobs(record.fingerprint for record in records),
+            texts(record.input_ref for record in records),
+            texts(record.headers for record in records),
+            _earliest_end(records),
+        ),
+    )
+
+
+def _look_up(statements: Statements, records: Sequence[JobRecord]) -> Statement:
+    return Statement(
+        statements.register_lookup,
+        (
+            plain(record.id for record in records),
+            texts(record.queue for record in records),
+            texts(record.idempotency_key for record in records),
+            blobs(record.fingerprint for record in records),
+        ),
+    )
+
+
+def _queue_and_key(record: JobRecord) -> tuple[str, str]:
+    return record.queue, record.idempotency_key or record.id
+
+
+def _earliest_end(records: Sequence[JobRecord]) -> datetime:
+    """Before this none of the jobs can have ended, for a job ends after its id was made.
 
     An id that is no UUIDv7 says nothing about its time.
     """
-    earliest = min(UUID(each).int for each in ids)
-    if any(each[14] != "7" for each in ids):
+    if any(record.id[14] != "7" for record in records):
         return EARLIEST_RUN_AT
-    made = datetime.fromtimestamp((earliest >> 80) / 1000, UTC)
-    return max(EARLIEST_RUN_AT, made - _CLOCK_MARGIN)
+    earliest = min(record.id for record in records)
+    milliseconds = int(earliest[:8] + earliest[9:13], 16)
+    return max(EARLIEST_RUN_AT, datetime.fromtimestamp(milliseconds / 1000, UTC) - _CLOCK_MARGIN)

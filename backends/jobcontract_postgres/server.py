@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import IsolationLevel, pq
@@ -20,6 +20,17 @@ from jobcontract_postgres.options import PostgresOptions
 from jobcontract_postgres.results import UtcLoader
 
 _TRUST_STORE_LIBPQ = 160000  # sslrootcert=system
+
+
+PLANNER = """\
+SELECT set_config('plan_cache_mode', 'force_generic_plan', false), set_config('jit', 'off', false),
+       set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
+       set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false)
+"""
+"""For sessions of our own. Each verb is a walk along an index, and shall stay one whatever the statistics say: a plan that was made
+while the table was empty reads all of it once it is full. Not through a pooler, where a setting would reach other clients;
+there nothing is prepared either, so that each plan sees the table as it is.
+"""
 
 
 class Server:
@@ -35,13 +46,21 @@ class Server:
         """Hosts and database, for errors."""
         self.prepares = options.prepared_statements != "off"
         """Whether statements are prepared; turned off when a pooler is found in between."""
+        self.settings: LiteralString | None = None
+        """What a new session sets first; given once it is known that no pooler stands in between."""
 
     def connect(self, seconds: float) -> Connection:
         """A new connection, in autocommit mode. Raises `StoreUnavailable` or `StoreError`, within `seconds`."""
         parameters = {**self._parameters, "connect_timeout": max(2, round(seconds))}
 
         def make() -> Connection:
-            return Connection.connect(autocommit=True, prepare_threshold=5 if self.prepares else None, **parameters)
+            connection = Connection.connect(
+                autocommit=True, prepare_threshold=5 if self.prepares else None, **parameters
+            )
+            if self.settings:
+                connection.expire_in(seconds)
+                connection.execute(self.settings)
+            return connection
 
         try:
             connection = within(seconds, make)

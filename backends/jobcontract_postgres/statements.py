@@ -9,6 +9,7 @@ from typing import LiteralString, cast
 
 from psycopg import sql
 
+_PLACE = re.compile(r"\{(schema|channel|wake)\}")
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _MAX_IDENTIFIER_BYTES = 63
 
@@ -32,9 +33,7 @@ class Statements:
     def __init__(self, schema: str) -> None:
         self.schema = schema
         self.channel = channel_name(schema)
-        self._wake = self._fill(_text("sql", "wake.sql")).strip()
         self.register = self._verb("register")
-        self.register_withdraw = self._verb("register_withdraw")
         self.register_lookup = self._verb("register_lookup")
         self.claim = self._verb("claim")
         self.complete = self._verb("complete")
@@ -50,15 +49,17 @@ class Statements:
     def _verb(self, name: str) -> str:
         # Comments go, because psycopg caches its translation of a statement only below 4096 characters. The name
         # stays, for those who read pg_stat_activity.
-        text = self._fill(_text("sql", f"{name}.sql")).replace("{wake}", self._wake)
-        return f"/* jobcontract {name} */ {text}"
+        return f"/* jobcontract {name} */ {self._fill(name)}"
 
-    def _fill(self, text: str) -> str:
-        text = _COMMENT.sub("", text)
+    def _fill(self, name: str) -> str:
         # Statements take parameters, so a percent sign in a name must be doubled.
-        schema = quote(self.schema).replace("%", "%%")
-        channel = sql.Literal(self.channel).as_string().replace("%", "%%")
-        return text.replace("{schema}", schema).replace("{channel}", channel)
+        values = {
+            "schema": quote(self.schema).replace("%", "%%"),
+            "channel": sql.Literal(self.channel).as_string().replace("%", "%%"),
+        }
+        text = _COMMENT.sub("", _text("sql", f"{name}.sql"))
+        wake = self._fill("wake").strip() if "{wake}" in text else ""
+        return _PLACE.sub(lambda place: wake if place[1] == "wake" else values[place[1]], text)
 
 
 def literal(statement: str) -> LiteralString:

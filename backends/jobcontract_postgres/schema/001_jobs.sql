@@ -110,13 +110,15 @@ CREATE TABLE {schema}.queues (
     CONSTRAINT queues_pkey PRIMARY KEY (name)
 );
 
--- What once() has seen: written in the application's own transaction, beside the result it guards.
-CREATE TABLE {schema}.effects (
-    queue       text        NOT NULL,
-    key         text        NOT NULL,
-    created_at  timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT effects_pkey PRIMARY KEY (queue, key)
+-- What once() has seen: written in the application's own transaction, beside the result it guards. The same table that
+-- jobcontract.effects makes in an application's own database, and which may have been made here first.
+CREATE TABLE IF NOT EXISTS {schema}.effects (
+    queue        text        NOT NULL,
+    effect_key   text        NOT NULL,
+    recorded_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (queue, effect_key)
 );
+CREATE INDEX IF NOT EXISTS effects_recorded_at ON {schema}.effects (recorded_at);
 
 COMMENT ON TABLE {schema}.effects IS 'jobcontract: results that were written once';
 
@@ -135,3 +137,38 @@ CREATE VIEW {schema}.jobs AS
     FROM {schema}.done_jobs;
 
 COMMENT ON VIEW {schema}.jobs IS 'jobcontract: every job, whatever its state';
+
+-- Takes back the jobs of `ids` that were just created although they have already ended, and gives their ids. A registration may be
+-- repeated while its job is being settled: the id is then free in live_jobs the moment before it shows up in the history. Only a
+-- snapshot taken after the insert tells, and a function that is VOLATILE takes one, within the statement that inserts.
+-- None of the jobs can have ended before `since`: older partitions need not be read.
+CREATE FUNCTION {schema}.withdraw_ended(ids uuid[], since timestamptz) RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE
+AS $jobcontract$
+DECLARE
+    withdrawn uuid[];
+BEGIN
+    IF NOT EXISTS (SELECT FROM {schema}.done_jobs WHERE id = ANY (ids) AND finished_at >= since)
+       AND NOT EXISTS (SELECT FROM {schema}.dead_jobs WHERE id = ANY (ids))
+    THEN
+        RETURN '{}';
+    END IF;
+    WITH ended AS MATERIALIZED (
+        SELECT id FROM {schema}.done_jobs WHERE id = ANY (ids) AND finished_at >= since
+        UNION
+        SELECT id FROM {schema}.dead_jobs WHERE id = ANY (ids)
+    ), taken_back AS (
+        DELETE FROM {schema}.live_jobs
+        WHERE id = ANY (ARRAY(SELECT id FROM ended))
+        RETURNING id, queue, idempotency_key
+    ), freed AS (
+        DELETE FROM {schema}.job_keys
+        USING taken_back
+        WHERE job_keys.queue = taken_back.queue
+          AND job_keys.idempotency_key = taken_back.idempotency_key
+          AND job_keys.job_id = taken_back.id
+    )
+    SELECT array_agg(id) INTO withdrawn FROM taken_back;
+    RETURN coalesce(withdrawn, '{}');
+END
+$jobcontract$;

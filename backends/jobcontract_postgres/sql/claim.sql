@@ -38,4 +38,4 @@ UPDATE {schema}.live_jobs AS job
 SET state = 'running', attempt = attempt + 1, token = gen_random_uuid(), lease_until = clock_timestamp() + %s
 WHERE job.id = ANY (ARRAY(SELECT id FROM picked))
 RETURNING job.id::text, kind, queue, priority, run_at, max_attempts, idempotency_key, input_ref::text, headers::text,
-          token::text, attempt, lease_until
+          token::text, attempt, lease_until, refunded

@@ -1,23 +1,24 @@
 -- Stores the jobs whose id and key are free, and says which: one row (id) for each job that it created.
--- Parameters: arrays of id, kind, queue, priority, run_at, max_attempts, key, fingerprint, input_ref, headers.
+-- Parameters: arrays of id, kind, queue, priority, run_at, max_attempts, key, fingerprint, input_ref, headers; the earliest instant
+-- at which one of the jobs can have ended.
 --
--- The insert of a key waits for a transaction that holds it and goes ahead when that one rolls back. Keys and ids go in
--- sorted, so that two batches with the same keys can't deadlock. NOT EXISTS is for callers under REPEATABLE READ, where a
--- job that ran to its end since the snapshot was taken would otherwise leave its id free.
+-- The rows come sorted by queue and key: the insert of a key waits for a transaction that holds it (and goes ahead when that one
+-- rolls back), so two batches that share keys must ask for them in one order. The first of two rows with one key wins.
+-- NOT EXISTS is for callers under REPEATABLE READ: a job that ran to its end since their snapshot was taken has left its id free,
+-- and withdraw_ended can't see there that it ended.
 WITH incoming AS MATERIALIZED (
     SELECT *
     FROM unnest(
         %s::uuid[], %s::text[], %s::text[], %s::smallint[], %s::timestamptz[], %s::integer[], %s::text[], %s::bytea[],
         %s::text[], %s::text[]
-    ) WITH ORDINALITY AS job (
-        id, kind, queue, priority, run_at, max_attempts, idempotency_key, fingerprint, input_ref, headers, position
+    ) AS job (
+        id, kind, queue, priority, run_at, max_attempts, idempotency_key, fingerprint, input_ref, headers
     )
 ), keys AS (
     INSERT INTO {schema}.job_keys (queue, idempotency_key, job_id, fingerprint)
     SELECT queue, idempotency_key, id, fingerprint
     FROM incoming
     WHERE idempotency_key IS NOT NULL
-    ORDER BY queue, idempotency_key, position
     ON CONFLICT DO NOTHING
     RETURNING job_id
 ), created AS (
@@ -28,8 +29,10 @@ WITH incoming AS MATERIALIZED (
            idempotency_key, headers::json, input_ref::json
     FROM incoming
     WHERE (idempotency_key IS NULL OR id IN (SELECT job_id FROM keys))
-      AND NOT EXISTS (SELECT FROM {schema}.live_jobs AS known WHERE known.id = incoming.id)
-    ORDER BY id
+      AND CASE current_setting('transaction_isolation')
+              WHEN 'read committed' THEN true
+              ELSE NOT EXISTS (SELECT FROM {schema}.live_jobs AS known WHERE known.id = incoming.id)
+          END
     ON CONFLICT DO NOTHING
     RETURNING id, queue, run_at
 ), due AS (
@@ -37,3 +40,4 @@ WITH incoming AS MATERIALIZED (
 )
 SELECT id::text, (SELECT count({wake}) FROM due)
 FROM created
+WHERE id <> ALL ((SELECT {schema}.withdraw_ended(array_agg(id), %s) FROM created)::uuid[])
