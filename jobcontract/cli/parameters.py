@@ -84,9 +84,11 @@ as_input_ref = converted(read_input_ref)
 as_queues = converted(read_queues)
 
 
-def as_headers(ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    """The callback of a repeated ``NAME=VALUE``."""
+def as_headers(
+    ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, str] | None:
+    """The callback of a repeated ``NAME=VALUE``; None when there is none."""
     try:
-        return read_headers(texts)
+        return read_headers(texts) or None
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, parameter) from None

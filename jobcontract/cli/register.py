@@ -74,7 +74,7 @@ def register(
     run_at: datetime | None,
     priority: int | None,
     max_attempts: int | None,
-    headers: dict[str, str],
+    headers: dict[str, str] | None,
     from_file: str | None,
     as_json: bool,
 ) -> None:
@@ -95,7 +95,7 @@ def register(
     if from_file is not None:
         given = click.get_current_context().params
         wrong = ["KIND"] if kind is not None else []
-        wrong += [option for name, option in _OF_ONE_JOB.items() if given[name] not in (None, {})]
+        wrong += [option for name, option in _OF_ONE_JOB.items() if given[name] is not None]
         if wrong:
             raise click.UsageError(f"{wrong[0]} is about one job; with --from-file each line says it itself.")
         register_file(session, from_file, as_json=as_json)
