@@ -64,13 +64,16 @@ def check_library(version: tuple[int, int, int] = sqlite3.sqlite_version_info) -
         )
 
 
-def connect(uri: str, where: str, options: SQLiteOptions) -> sqlite3.Connection:
-    """A connection with our settings, in autocommit mode, for one thread at a time, not always the same."""
+def connect(uri: str, where: str, options: SQLiteOptions, patience: timedelta) -> sqlite3.Connection:
+    """A connection with our settings, in autocommit mode, for one thread at a time, not always the same.
+
+    It waits for locks for as long as `patience`.
+    """
     with translated(where):
         connection = sqlite3.connect(
             uri,
             uri=True,
-            timeout=options.busy_timeout.total_seconds(),
+            timeout=patience.total_seconds(),
             isolation_level=None,
             check_same_thread=False,
         )

@@ -26,7 +26,9 @@ class MemoryConnection:
         self._timeout = options.busy_timeout
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._connection: sqlite3.Connection | None = connect("file::memory:", self.where, options)
+        self._connection: sqlite3.Connection | None = connect(
+            "file::memory:", self.where, options, self._timeout
+        )
         with self.write() as connection:
             migrate(connection)
 

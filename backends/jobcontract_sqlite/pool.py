@@ -69,7 +69,7 @@ class FileConnections:
         if not self._writing.acquire(timeout=self._timeout.total_seconds()):
             raise locked(self.where, self._timeout)
         try:
-            left = self._timeout - timedelta(seconds=time.monotonic() - started)
+            left = max(self._timeout - timedelta(seconds=time.monotonic() - started), timedelta(0))
             with translated(self.where), self._lent(left) as connection, transaction(connection):
                 yield connection
         finally:
@@ -81,8 +81,7 @@ class FileConnections:
         """
         with translated(self.where), self._watching, self._out():
             if self._watch is None:
-                self._watch = self._open()
-                self._watch.execute("PRAGMA busy_timeout = 0")
+                self._watch = self._open(timedelta(0))
                 self._watch_serial += 1
             try:
                 (version,) = self._watch.execute("PRAGMA data_version").fetchone()
@@ -98,7 +97,7 @@ class FileConnections:
         need be there.
         """
         with translated(self.where), self._out():
-            connection = connect(self._uri(mode), self.where, self._options)
+            connection = connect(self._uri(mode), self.where, self._options, self._timeout)
             try:
                 yield connection
             finally:
@@ -116,9 +115,9 @@ class FileConnections:
             with self._state:
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
-                connection = self._open()
+                connection = self._open(patience)
             try:
-                connection.execute(f"PRAGMA busy_timeout = {max(0, patience // timedelta(milliseconds=1))}")
+                connection.execute(f"PRAGMA busy_timeout = {patience // timedelta(milliseconds=1)}")
                 yield connection
             except BaseException:
                 # A new one costs less than finding out whether this one is still good.
@@ -145,11 +144,11 @@ class FileConnections:
                 self._in_use -= 1
                 self._state.notify_all()
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, patience: timedelta) -> sqlite3.Connection:
         if not os.path.exists(self.path):
             check_directory(self.path, self.where)
             raise StoreError(f"{self.where} does not exist yet; run `jobctl init`")
-        connection = connect(self._uri("rw"), self.where, self._options)
+        connection = connect(self._uri("rw"), self.where, self._options, patience)
         try:
             check_version(connection, self.where)
         except BaseException:

@@ -100,11 +100,11 @@ def stored_job(row: Row) -> StoredJob:
 
 
 def queue_stats(row: Row) -> QueueStats:
-    """A row of stats.sql. Of a paused queue, nothing is ready: no worker could claim it."""
+    """A row of stats.sql."""
     queue, ready, scheduled, running, expired, dead, done, cancelled, oldest_ready, paused = row
     return QueueStats(
         queue=queue,
-        ready=0 if paused else ready,
+        ready=ready,
         scheduled=scheduled,
         running=running,
         expired=expired,
