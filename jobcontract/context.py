@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from jobcontract.contract import Claim
+from jobcontract.contract import Claim, Job
 from jobcontract.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -107,6 +107,11 @@ class JobContext:
         """Set when the handler should stop: lost lease, timeout, or the end of the grace at shutdown."""
         self._extend = extend
         self._log: JobLogger | None = None
+
+    @property
+    def job(self) -> Job:
+        """The job that runs. With it, a context serves wherever a claim does: ``once(connection, context)``."""
+        return self.claim.job
 
     @property
     def job_id(self) -> UUID:
