@@ -171,7 +171,10 @@ class PostgresServer(Server):
         """
         who = f"{quote(user or self.user, safe='')}:{quote(password or self.password, safe='')}"
         where = f"{host or self.host}:{port or self.port}/{quote(database, safe='')}"
-        return f"postgresql://{who}@{where}" + (f"?{urlencode(parameters)}" if parameters else "")
+        return f"postgresql://{who}@{where}" + (
+            # libpq takes a plus sign for a plus sign
+            f"?{urlencode(parameters, quote_via=quote)}" if parameters else ""
+        )
 
     def create_database(self, name: str | None = None) -> str:
         """Create an empty database and return its name, a new one by default."""

@@ -330,7 +330,14 @@ class Server(abc.ABC):
 
     def _await_ready(self, process: GuardedProcess) -> None:
         end = time.monotonic() + self.start_deadline
+        reason = "nothing tried"
         while True:
+            process.wait(0.03)
+            if not process.running:
+                raise ServerFailed(
+                    f"the {self.service} server ended with status {process.exit_status} before it was ready;"
+                    f" its log ends:\n{self.log_tail()}"
+                )
             try:
                 self._handshake()
             except self.not_ready as error:
@@ -340,17 +347,11 @@ class Server(abc.ABC):
                 if process.running:
                     return
                 raise NotOurs(f"the {self.service} server ended, and another one answers on port {self.port}")
-            if not process.running:
-                raise ServerFailed(
-                    f"the {self.service} server ended with status {process.exit_status} before it was ready;"
-                    f" its log ends:\n{self.log_tail()}"
-                )
             if time.monotonic() > end:
                 raise ServerFailed(
                     f"the {self.service} server did not answer within {self.start_deadline:g} s ({reason});"
                     f" its log ends:\n{self.log_tail()}"
                 )
-            process.wait(0.03)
 
     def stop(self) -> None:
         """Shut it down as an administrator would; data stay. Blocks until every process is gone."""

@@ -195,6 +195,8 @@ class RabbitServer(Server):
         }
 
     def _handshake(self) -> None:
+        # First without pika, which logs a failure at length.
+        socket.create_connection(self.address, timeout=5).close()
         try:
             self.connect().close()
         except pika.exceptions.ProbableAuthenticationError:

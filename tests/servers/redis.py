@@ -85,7 +85,7 @@ class RedisServer(Server):
         }
 
     def _handshake(self) -> None:
-        self.assert_ours()
+        self.assert_ours(timeout=1.0)
         self.ask("PING")  # refused while it is still loading its data; INFO is not
 
     def client(self, database: int = 0, *, timeout: float = 5.0) -> redis.Redis:
@@ -110,19 +110,19 @@ class RedisServer(Server):
             # redis-py leaves the type of an answer open, which would spread to whatever is made of it.
             return cast(Any, client).execute_command(command, *arguments)
 
-    def information(self, section: str) -> dict[str, Any]:
+    def information(self, section: str, *, timeout: float = 5.0) -> dict[str, Any]:
         """A section of INFO."""
-        with self.client() as client:
+        with self.client(timeout=timeout) as client:
             return dict(cast(Any, client).info(section))
 
-    def assert_ours(self) -> None:
+    def assert_ours(self, *, timeout: float = 5.0) -> None:
         """Ask the server for the configuration file it was started with.
 
         Raises:
             NotOurs: not ours (or it knows no such password: not our server either).
         """
         try:
-            information = self.information("server")
+            information = self.information("server", timeout=timeout)
         except redis.AuthenticationError:
             raise NotOurs(f"the server on port {self.port} does not know our password") from None
         if self.programs.image is None and information["config_file"] != str(self._configuration):
