@@ -240,7 +240,11 @@ class Claimer:
         if not self._backend.capabilities.has("stats"):
             return True
         ours = set(self._options.queues)
-        return not any(one.ready or one.running for one in self._backend.stats() if one.queue in ours)
+        return not any(
+            one.running or (one.ready and not one.paused)
+            for one in self._backend.stats()
+            if one.queue in ours
+        )
 
 
 def _never(input: object) -> None:

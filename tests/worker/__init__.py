@@ -1,0 +1,1 @@
+"""What a worker does with the jobs that it claims."""

@@ -1,0 +1,133 @@
+"""Typed inputs become jobs, and refuse what could not be one."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel, Field, ValidationError
+
+from jobcontract import ConfigError, InvalidJob, Job, JobInput
+
+
+class EmbedDocument(JobInput, kind="embed_document"):
+    document_id: int
+    model_version: str
+
+    def idempotency_key(self) -> str:
+        return f"{self.document_id}:{self.model_version}"
+
+
+class Tenant(BaseModel):
+    tenant: UUID
+
+
+class Export(JobInput, Tenant, kind="export", queue="exports", priority=7, max_attempts=2):
+    day: date
+    format: str = Field(alias="as")
+
+
+def test_an_input_becomes_a_job_of_its_kind_with_the_defaults_of_a_job() -> None:
+    job = EmbedDocument(document_id=7, model_version="v3").to_job()
+
+    assert (job.kind, job.input_ref) == ("embed_document", {"document_id": 7, "model_version": "v3"})
+    assert job.idempotency_key == "7:v3"
+    assert (job.queue, job.priority, job.max_attempts) == ("default", 0, 5)
+
+
+def test_the_class_gives_queue_priority_and_attempts() -> None:
+    tenant = UUID(int=5)
+    job = Export.model_validate({"tenant": tenant, "day": date(2026, 11, 30), "as": "csv"}).to_job()
+
+    assert (job.queue, job.priority, job.max_attempts) == ("exports", 7, 2)
+    assert job.input_ref == {"tenant": str(tenant), "day": "2026-11-30", "as": "csv"}
+    assert job.idempotency_key is None
+
+
+def test_a_job_may_differ_from_its_class() -> None:
+    later = datetime(2030, 1, 1, tzinfo=UTC)
+    job = EmbedDocument(document_id=7, model_version="v3").to_job(
+        queue="slow", priority=0, run_at=later, max_attempts=1, headers={"tenant": "a"}
+    )
+
+    assert (job.queue, job.priority, job.run_at, job.max_attempts) == ("slow", 0, later, 1)
+    assert job.headers == {"tenant": "a"}
+
+
+def test_each_call_makes_another_job() -> None:
+    document = EmbedDocument(document_id=7, model_version="v3")
+
+    assert document.to_job().id != document.to_job().id
+
+
+def test_what_to_job_makes_validates_as_the_input_again() -> None:
+    export = Export.model_validate({"tenant": UUID(int=5), "day": date(2026, 11, 30), "as": "csv"})
+
+    assert Export.model_validate_json(export.to_job().input_json) == export
+
+
+def test_an_unknown_field_is_refused() -> None:
+    with pytest.raises(ValidationError, match="model"):
+        EmbedDocument.model_validate({"document_id": 7, "model_version": "v3", "model": "x"})
+
+
+def test_an_input_does_not_change() -> None:
+    document = EmbedDocument(document_id=7, model_version="v3")
+
+    with pytest.raises(ValidationError, match="frozen"):
+        document.document_id = 8  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_value_that_no_store_can_hold_is_refused_before_there_is_a_job() -> None:
+    export = Export.model_validate({"tenant": UUID(int=5), "day": date(2026, 11, 30), "as": "\x00"})
+
+    with pytest.raises(InvalidJob, match=r"^input_ref: as holds NUL"):
+        export.to_job()
+
+
+def test_a_kind_is_required() -> None:
+    with pytest.raises(ConfigError, match=r'class Nameless\(JobInput, kind="..."\)'):
+
+        class Nameless(JobInput):  # pyright: ignore[reportUnusedClass]
+            document_id: int
+
+
+def test_a_subclass_does_not_inherit_its_kind() -> None:
+    with pytest.raises(ConfigError, match="a kind is required"):
+
+        class Special(EmbedDocument):  # pyright: ignore[reportUnusedClass]
+            pass
+
+
+@pytest.mark.parametrize(
+    ("keywords", "field"),
+    [
+        ({"kind": ""}, "kind"),
+        ({"kind": "a b"}, "kind"),
+        ({"kind": "k" * 129}, "kind"),
+        ({"kind": "k", "queue": "Upper"}, "queue"),
+        ({"kind": "k", "queue": "amq.direct"}, "queue"),
+        ({"kind": "k", "priority": 10}, "priority"),
+        ({"kind": "k", "priority": True}, "priority"),
+        ({"kind": "k", "max_attempts": 0}, "max_attempts"),
+    ],
+)
+def test_a_wrong_class_keyword_is_named_when_the_class_is_made(
+    keywords: dict[str, object], field: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"^Wrong: {field}"):
+        type(JobInput)("Wrong", (JobInput,), {"__module__": __name__}, **keywords)
+
+
+@pytest.mark.filterwarnings("ignore:Field name")
+@pytest.mark.parametrize("name", ["idempotency_key", "to_job"])
+def test_a_field_can_not_take_the_name_of_a_member(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} can't be a field"):
+        type(JobInput)(
+            "Wrong", (JobInput,), {"__module__": __name__, "__annotations__": {name: str}}, kind="k"
+        )
+
+
+def test_a_plain_job_needs_no_class() -> None:
+    assert Job(kind="embed_document", input_ref={"document_id": 7}).kind == "embed_document"
