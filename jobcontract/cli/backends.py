@@ -34,7 +34,7 @@ class _Found:
 
 @click.command(
     cls=Command,
-    examples=("jobctl backends", "jobctl backends postgres", "jobctl backends --json"),
+    examples=("jobctl backends", "jobctl backends local", "jobctl backends --json"),
 )
 @click.argument("name", required=False)
 @json_option

@@ -148,7 +148,8 @@ def format_options(
     for parameter in command.get_params(ctx):
         record = parameter.get_help_record(ctx)
         if record is not None and isinstance(parameter, click.Option):
-            (common if parameter.name in SHARED_OPTIONS | {"help"} else own).append(record)
+            shared_one = parameter.name in SHARED_OPTIONS or "--help" in parameter.opts
+            (common if shared_one else own).append(record)
     for title, records in (("Options", own), (shared, common)):
         if records:
             with formatter.section(title):

@@ -27,7 +27,9 @@ def config() -> None:
 @json_option
 @pass_session
 def show(session: Session, as_json: bool) -> None:
-    """Show the settings as they are understood, and where they come from. Contacts nothing.
+    """Show the settings as they are understood.
+
+    Contacts nothing. Environment variables win over the file.
 
     Passwords are hidden, and so is all text in the options of a backend and in the parameters of its URL, for
     any of it may be a secret.

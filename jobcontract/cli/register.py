@@ -36,8 +36,7 @@ _OF_ONE_JOB = {
         "jobctl register send_mail --in 10m --priority 5 --queue mail",
         "jobctl register report --at 2030-01-31T06:00:00+01:00 --header tenant=acme",
         "jobctl register --from-file jobs.jsonl",
-        'jq -c \'{kind: "send_mail", input_ref: {id: .id}, idempotency_key: "mail:\\(.id)"}\' rows.json'
-        " | jobctl register --from-file -",
+        "gzip -dc jobs.jsonl.gz | jobctl register --from-file -",
     ),
 )
 @click.argument("kind", required=False)

@@ -10,7 +10,19 @@ from typing import Any
 
 import click
 
-from jobcontract.cli import backends, config, dead, init, jobs, plugins, prune, queues, register, stats
+from jobcontract.cli import (
+    backends,
+    config,
+    dead,
+    init,
+    jobs,
+    plugins,
+    prune,
+    queues,
+    register,
+    stats,
+    worker,
+)
 from jobcontract.cli.command import Group, format_options, shared_options, write_lines
 from jobcontract.cli.escape import escape, one_line
 from jobcontract.cli.exits import MEANINGS, CommandFailed, Exit, code_of, sentence_of
@@ -42,8 +54,9 @@ class Root(Group):
             if reconfigure is not None:
                 reconfigure(errors="backslashreplace")
         self._main_shell_completion(extra, prog_name or "jobctl", complete_var)
-        session = Session()
-        sys.exit(self._run(list(sys.argv[1:] if args is None else args), prog_name, session, extra))
+        arguments = list(sys.argv[1:] if args is None else args)
+        session = Session(arguments=tuple(arguments))
+        sys.exit(self._run(arguments, prog_name, session, extra))
 
     def _run(self, args: list[str], prog_name: str | None, session: Session, extra: dict[str, Any]) -> int:
         try:
@@ -139,6 +152,7 @@ def jobctl() -> None:
 for _command in (
     init.init,
     register.register,
+    worker.worker,
     stats.stats,
     jobs.jobs,
     dead.dead,

@@ -30,6 +30,8 @@ class Session:
     """``--backend``: a name or a URL, as it was given."""
     verbosity: int = 0
     """How often ``-v`` was given."""
+    arguments: tuple[str, ...] = ()
+    """What stands behind ``jobctl`` on the command line, for a command that starts itself again."""
     _settings: Settings | None = None
     _passwords: set[str] = field(default_factory=set[str], repr=False)
 

@@ -1,0 +1,153 @@
+"""Every command has help, examples that run, and its place in docs/cli.md."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from jobcontract import Backend, State, get_backend
+from jobcontract.cli.command import SHARED_OPTIONS, Command
+from tests.cli.conftest import Run, put
+from tests.cli.process import until
+from tests.cli.reference import BEGIN, DOCUMENT, reference
+from tests.cli.tree import Entry, entries
+
+ENTRIES = entries()
+VERBS = [entry for entry in ENTRIES if not isinstance(entry.command, click.Group)]
+EXAMPLES = [
+    example for entry in VERBS if isinstance(entry.command, Command) for example in entry.command.examples
+]
+each_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.path)
+each_verb = pytest.mark.parametrize("entry", VERBS, ids=lambda entry: entry.path)
+
+
+@each_entry
+def test_each_command_has_help_whose_first_sentence_fits_a_line(entry: Entry) -> None:
+    assert entry.command.help
+    assert not entry.command.get_short_help_str(limit=65).endswith("...")
+
+
+@each_verb
+def test_each_command_has_an_example_of_its_own(entry: Entry) -> None:
+    text = (
+        "\n".join(entry.command.examples) if isinstance(entry.command, Command) else entry.command.help or ""
+    )
+    assert f"{entry.path}" in text
+
+
+@each_verb
+def test_each_option_has_help(entry: Entry) -> None:
+    for parameter in entry.command.get_params(entry.context):
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+
+
+@each_verb
+def test_each_command_of_ours_takes_the_shared_options(entry: Entry) -> None:
+    if isinstance(entry.command, Command):
+        wanted = SHARED_OPTIONS if entry.command.takes_backend else SHARED_OPTIONS - {"backend"}
+        assert wanted <= {parameter.name for parameter in entry.command.params}
+
+
+def test_reading_commands_speak_json() -> None:
+    """What a program might read: everything but what only acts and what prints lines for programs anyway."""
+    silent = {"jobctl worker", "jobctl queues pause", "jobctl queues resume", "jobctl dead export"}
+    without = {
+        entry.path
+        for entry in VERBS
+        if isinstance(entry.command, Command)
+        and "as_json" not in {parameter.name for parameter in entry.command.params}
+    }
+    assert without == silent
+
+
+def test_the_help_shows_options_examples_and_exit_codes(run: Run) -> None:
+    help_of_register = run("register", "--help").out
+    assert "Common options:\n  --config FILE" in help_of_register
+    assert "Examples:\n  jobctl register send_mail" in help_of_register
+    help_of_all = run("--help").out
+    for code in ("0", "1", "2", "3", "130", "141"):
+        assert re.search(rf"^  {code} +\w", help_of_all, re.MULTILINE)
+
+
+def test_the_reference_in_the_documentation_is_that_of_the_commands() -> None:
+    text = DOCUMENT.read_text().partition(BEGIN)[2]
+    assert text == reference(), "run: python -m tests.cli.reference"
+
+
+def test_the_prose_of_the_documentation_names_commands_that_exist() -> None:
+    paths = {entry.path for entry in ENTRIES}
+    prose = DOCUMENT.read_text().partition(BEGIN)[0]
+    groups = {entry.path for entry in ENTRIES if isinstance(entry.command, click.Group)}
+    for found in re.findall(r"jobctl ([a-z]+)(?: ([a-z]+))?", prose):
+        path = f"jobctl {found[0]}"
+        assert path in paths, path
+        if path in groups and found[1]:
+            assert f"{path} {found[1]}" in paths
+
+
+@pytest.fixture
+def stage(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A folder in which the examples make sense; the environment to run them in."""
+    (folder / "jobcontract.toml").write_text(
+        'default = "local"\n'
+        '[backends.local]\nurl = "sqlite:///jobcontract.db"\n'
+        '[backends.other]\nurl = "sqlite:///other.db"\n'
+    )
+    (folder / "app.py").write_text(
+        "from jobcontract import Handlers\n"
+        "handlers = Handlers()\n"
+        "@handlers.handler('send_mail')\n"
+        "def send_mail(input): pass\n"
+    )
+    lines = '{"kind": "send_mail", "idempotency_key": "1"}\n{"kind": "send_mail"}\n'
+    (folder / "jobs.jsonl").write_text(lines)
+    (folder / "jobs.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    for name in ("other", "jobcontract"):
+        with get_backend(f"sqlite:///{folder}/{name}.db") as backend:
+            backend.install()
+            if name == "jobcontract":
+                _fill(backend)
+    programs = tmp_path_factory.mktemp("bin")
+    (programs / "jobctl").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jobcontract "$@"\n')
+    (programs / "jobctl").chmod(0o755)
+    return {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+
+
+def _fill(backend: Backend) -> None:
+    put(backend, State.DEAD, kind="send_mail", id="0197b3a2-0000-7000-8000-000000000002")
+    put(backend, State.READY, kind="send_mail", id="0197b3a2-0000-7000-8000-000000000001")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_each_example_runs(example: str, stage: dict[str, str], folder: Path) -> None:
+    endless = "--watch" in example or ("jobctl worker" in example and "--until-empty" not in example)
+    output = folder / "output"
+    with (
+        output.open("wb") as out,
+        subprocess.Popen(
+            ["bash", "-e", "-o", "pipefail", "-c", f"exec {example}" if endless else example],
+            cwd=folder,
+            env=stage,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        ) as process,
+    ):
+        try:
+            if endless:
+                started = "worker started" if "jobctl worker" in example else "QUEUE"
+                until(lambda: started in output.read_text() or process.poll() is not None)
+                process.send_signal(signal.SIGINT)
+            code = process.wait(timeout=60)
+        finally:
+            process.kill()
+    assert code in ((0, 130) if endless else (0,)), output.read_text()
