@@ -29,6 +29,7 @@ from jobcontract.contract import (
     Cancellation,
     Capabilities,
     Claim,
+    Deduplication,
     Dialect,
     Driver,
     Failure,
@@ -511,36 +512,40 @@ class Backend:
         verb: str,
         items: Sequence[Item],
         size: int,
-        identity: Callable[[Item], str],
+        job: Callable[[Item], str],
         operation: Callable[[Sequence[Item]], list[Result]],
         repeated: Callable[[Item, Result], Result],
     ) -> list[Result]:
-        """`operation` on at most `size` items at a time; an item that comes a second time is not passed on
-        but answered by `repeated`.
+        """`operation` on at most `size` items at a time, and never on two of one job: the same item again is
+        answered by `repeated`, another one of the job (a stale claim and the current one) has a later turn.
         """
-        results: list[Result] = []
-        first: dict[str, int] = {}
-        unique: Sequence[Item] = items
-        if len(items) > 1:
-            for position, item in enumerate(items):
-                first.setdefault(identity(item), position)
-            if len(first) < len(items):
-                unique = [items[position] for position in first.values()]
-        for batch in _chunks(unique, size):
-            results.extend(self._perform(verb, len(batch), partial(operation, batch)))
-        if len(results) != len(unique):
-            raise StoreError(
-                f"the driver of backend {self.name!r} gave {len(results)} answers to {verb} of {len(unique)}"
-            )
-        if unique is items:
+
+        def answers_to(turn: Sequence[Item]) -> list[Result]:
+            results: list[Result] = []
+            for batch in _chunks(turn, size):
+                results.extend(self._perform(verb, len(batch), partial(operation, batch)))
+            if len(results) != len(turn):
+                raise StoreError(
+                    f"the driver of {self.name!r} gave {len(results)} answers to {verb} of {len(turn)}"
+                )
             return results
-        by_identity = dict(zip(first, results, strict=True))
-        return [
-            by_identity[identity(item)]
-            if first[identity(item)] == position
-            else repeated(item, by_identity[identity(item)])
-            for position, item in enumerate(items)
-        ]
+
+        if len({job(item) for item in items}) == len(items):
+            return answers_to(items)
+        answers: dict[Item, Result] = {}
+        waiting: list[Item] = list(dict.fromkeys(items))
+        while waiting:
+            turn: dict[str, Item] = {}
+            for item in waiting:
+                turn.setdefault(job(item), item)
+            answers.update(zip(turn.values(), answers_to(list(turn.values())), strict=True))
+            waiting = [item for item in waiting if item not in answers]
+        seen: set[Item] = set()
+        results: list[Result] = []
+        for item in items:
+            results.append(repeated(item, answers[item]) if item in seen else answers[item])
+            seen.add(item)
+        return results
 
     def _bury(self, failures: list[Failure]) -> None:
         """Claimed jobs that can't be decoded go to the dead. It must not cost their good neighbours."""
@@ -600,6 +605,10 @@ def _check_supported(records: Sequence[JobRecord], capabilities: Capabilities, n
             raise Unsupported(
                 f"priority {record.priority}: {capabilities.store} (backend {name!r}) keeps "
                 f"{capabilities.priority_levels} levels apart, 0 to {capabilities.priority_levels - 1}"
+            )
+        if record.idempotency_key is not None and capabilities.deduplication is Deduplication.NONE:
+            raise Unsupported(
+                f"idempotency_key: {capabilities.store} (backend {name!r}) does not deduplicate jobs"
             )
         if record.run_at is not None and capabilities.scheduling is None:
             raise Unsupported(f"run_at: {capabilities.store} (backend {name!r}) can't schedule jobs")

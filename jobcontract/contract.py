@@ -656,7 +656,7 @@ class QueueStats(NamedTuple):
 
     queue: str
     ready: int
-    """Due now and not paused away: what a worker could claim."""
+    """Due now: what a worker could claim. The backlog of a paused queue is counted here too; see `paused`."""
     scheduled: int
     """Ready, with a run_at ahead."""
     running: int

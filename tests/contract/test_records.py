@@ -84,8 +84,9 @@ BAD_RECORDS: list[tuple[str, object, str]] = [
     ("field", "value", "reason"), BAD_RECORDS, ids=[f"{field}-{reason}" for field, _, reason in BAD_RECORDS]
 )
 def test_a_spoilt_record_is_undecodable_and_says_why(field: str, value: object, reason: str) -> None:
+    values: dict[str, Any] = {**RECORD._asdict(), field: value}
     with pytest.raises(Undecodable) as caught:
-        decode(JobRecord(**{**RECORD._asdict(), field: value}))
+        decode(JobRecord(**values))
     assert reason in str(caught.value)
     assert len(str(caught.value)) < 400
 

@@ -1,0 +1,291 @@
+"""Histories that nobody thought of: Hypothesis makes them up, and the driver answers as the model does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from jobcontract.conformance.chapter import Chapter
+from jobcontract.conformance.harness import Harness
+from jobcontract.conformance.model import Model, ModelJob
+from jobcontract.conformance.store import HOUR, NOTHING, Store, failure, job
+from jobcontract.contract import (
+    Feature,
+    Job,
+    Lease,
+    State,
+    Verdict,
+)
+
+QUEUES = ("a", "b")
+FINISHED = (State.DONE, State.DEAD, State.CANCELLED)
+
+_queues = st.lists(st.sampled_from(QUEUES), min_size=1, max_size=2, unique=True)
+_some = st.lists(st.integers(0, 30), min_size=1, max_size=4, unique=True)
+"""Which of the jobs or leases at hand; numbers beyond the last are taken modulo their count."""
+
+
+class StatefulChapter(Chapter):
+    """A driver against the model of the contract."""
+
+    def test_the_driver_answers_as_the_model_does(self, store: Store) -> None:
+        class Machine(DriverMachine):
+            harness = store.harness
+
+        run_state_machine_as_test(
+            Machine,
+            settings=settings(
+                max_examples=store.harness.examples,
+                stateful_step_count=30,
+                deadline=None,
+                print_blob=True,
+                database=None,
+                suppress_health_check=[
+                    HealthCheck.too_slow,
+                    HealthCheck.data_too_large,
+                    HealthCheck.filter_too_much,
+                ],
+            ),
+        )
+
+
+class DriverMachine(RuleBasedStateMachine):
+    """One store and one model of it, through one history."""
+
+    harness: Harness
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.url = self.harness.create()
+        self.store = Store(self.harness, self.url)
+        self.driver = self.store.driver
+        self.model = Model()
+        self.leases: list[Lease] = []
+        """Every lease that was ever given out, current or not."""
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.harness.destroy(self.url)
+
+    def _has(self, feature: Feature) -> bool:
+        return self.store.has(feature)
+
+    # Producing --------------------------------------------------------------------------------------------
+
+    @rule(
+        drafts=st.lists(
+            st.fixed_dictionaries(
+                {
+                    "queue": st.sampled_from(QUEUES),
+                    "idempotency_key": st.sampled_from([None, "x", "y"]),
+                    "input_ref": st.sampled_from([{}, {"other": 1}]),
+                    "priority": st.integers(0, 9),
+                    "max_attempts": st.integers(1, 3),
+                    "future": st.booleans(),
+                }
+            ),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    def register(self, drafts: list[dict[str, Any]]) -> None:
+        made: list[tuple[Job, bool]] = []
+        for draft in drafts:
+            future = draft["future"] and self._has("scheduling")
+            fields = {name: value for name, value in draft.items() if name != "future"}
+            fields["priority"] %= self.store.capabilities.priority_levels
+            if not self._has("deduplication"):
+                fields["idempotency_key"] = None
+            if future:
+                fields["run_at"] = self.store.now() + HOUR
+            made.append((job(**fields), future))
+        self._register(made)
+
+    @rule(which=_some)
+    def register_again(self, which: list[int]) -> None:
+        known = self._pick(which)
+        if known and self._has("deduplication"):
+            self._register([(each.job, each.future) for each in known])
+
+    def _register(self, made: list[tuple[Job, bool]]) -> None:
+        answers = self.store.register(*(each for each, _ in made))
+        assert len(answers) == len(made)
+        for (each, future), answer in zip(made, answers, strict=True):
+            holder, created, conflict = self.model.register(each, future=future)
+            assert (str(answer.job_id), answer.created, answer.conflict) == (holder.id, created, conflict)
+            assert answer.state in (holder.state, None)
+
+    # Running ----------------------------------------------------------------------------------------------
+
+    @rule(queues=_queues, limit=st.integers(1, 4))
+    def claim(self, queues: list[str], limit: int) -> None:
+        claimable = {each.id: each for each in self.model.claimable(queues)}
+        count = min(limit, len(claimable))
+        claimed = (
+            self.store.claim_all(count, queues=queues) if count else self.store.claim(limit, queues=queues)
+        )
+        assert len(claimed) == count
+        best = sorted((each.job.priority for each in claimable.values()), reverse=True)[:count]
+        assert [record.priority for _, record in claimed] == best, "not by priority"
+        for lease, record in claimed:
+            assert lease.job_id in claimable, "claimed what was not to be had"
+            model = claimable.pop(lease.job_id)
+            self.model.claim(lease)
+            self.leases.append(lease)
+            assert (lease.attempt, lease.refunded) == (model.attempt, model.refunded)
+            assert (record.input_ref, record.kind) == (model.job.input_json, model.job.kind)
+
+    @rule(which=_some)
+    def complete(self, which: list[int]) -> None:
+        leases = self._pick_leases(which)
+        if leases:
+            expected = [self.model.complete(lease) for lease in leases]
+            self._assert_verdicts(self.driver.complete(leases), expected)
+
+    @rule(which=_some, later=st.booleans(), permanent=st.booleans(), error=st.sampled_from(["", "it failed"]))
+    def fail(self, which: list[int], later: bool, permanent: bool, error: str) -> None:
+        retry_in = HOUR if later else NOTHING
+        failures = [
+            failure(lease, error, retry_in=retry_in, permanent=permanent)
+            for lease in self._pick_leases(which)
+        ]
+        if failures:
+            expected = [self.model.fail(each) for each in failures]
+            self._assert_verdicts(self.driver.fail(failures), expected)
+
+    @rule(which=_some, later=st.booleans())
+    def release(self, which: list[int], later: bool) -> None:
+        leases, delay = self._pick_leases(which), HOUR if later else NOTHING
+        if leases:
+            expected = [self.model.release(lease, delay) for lease in leases]
+            self._assert_verdicts(self.driver.release(leases, delay), expected)
+
+    @rule(which=_some)
+    def extend(self, which: list[int]) -> None:
+        leases = self._pick_leases(which)
+        if leases:
+            expected = [self.model.extend(lease) for lease in leases]
+            verdicts = self.driver.extend(leases, self.store.long_lease)
+            assert [verdict.applied for verdict in verdicts] == expected
+
+    @precondition(lambda self: self._has("timed_lease"))
+    @rule(which=_some)
+    def run_out(self, which: list[int]) -> None:
+        running = [
+            each for each in self.model.jobs.values() if each.state is State.RUNNING and not each.expired
+        ]
+        chosen = {running[number % len(running)].id: None for number in which} if running else {}
+        current = {each.token: each for each in running}
+        leases = [lease for lease in self.leases if lease.job_id in chosen and lease.token in current]
+        if leases:
+            self.store.run_out(leases)
+            for lease in leases:
+                current[lease.token].expired = True
+
+    @precondition(lambda self: self._has("timed_lease"))
+    @rule()
+    def rescue(self) -> None:
+        assert self.store.rescue_all() == self.model.rescue()
+
+    # Operating --------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self._has("cancel"))
+    @rule(which=_some)
+    def cancel(self, which: list[int]) -> None:
+        ids = [each.id for each in self._pick(which)]
+        if ids:
+            expected = [self.model.cancel(identifier) for identifier in ids]
+            assert self.store.cancellation.cancel(ids) == expected
+
+    @precondition(lambda self: self._has("requeue"))
+    @rule(which=_some)
+    def requeue(self, which: list[int]) -> None:
+        ids = [each.id for each in self._pick(which)]
+        if ids:
+            expected = [self.model.requeue(identifier) for identifier in ids]
+            assert self.store.requeueing.requeue(ids) == expected
+
+    @precondition(lambda self: self._has("prune"))
+    @rule(states=st.sets(st.sampled_from(FINISHED), min_size=1))
+    def prune(self, states: set[State]) -> None:
+        assert self.store.pruning.prune(NOTHING, states, 1000) == self.model.prune(states)
+
+    @precondition(lambda self: self._has("pause"))
+    @rule(queue=st.sampled_from(QUEUES))
+    def pause(self, queue: str) -> None:
+        self.store.pausing.pause(queue)
+        self.model.paused.add(queue)
+
+    @precondition(lambda self: self._has("pause"))
+    @rule(queue=st.sampled_from(QUEUES))
+    def resume(self, queue: str) -> None:
+        self.store.pausing.resume(queue)
+        self.model.paused.discard(queue)
+
+    # What must be true all the time -----------------------------------------------------------------------
+
+    @invariant()
+    def jobs_are_as_in_the_model(self) -> None:
+        if not self._has("lookup"):
+            return
+        for identifier, model in self.model.jobs.items():
+            stored = self.store.stored(identifier)
+            assert (stored.state, stored.attempt) == (model.state, model.attempt)
+            if model.last_error is not None and model.spent <= model.job.max_attempts:
+                assert stored.last_error is not None
+
+    @invariant()
+    def statistics_are_as_in_the_model(self) -> None:
+        if not self._has("stats"):
+            return
+        rows = {row.queue: row for row in self.store.statistics.stats()}
+        for queue in QUEUES:
+            jobs = [each for each in self.model.jobs.values() if each.job.queue == queue]
+            if not jobs and queue not in self.model.paused:
+                assert queue not in rows
+                continue
+            row = rows[queue]
+            assert row.ready == _count(jobs, lambda each: each.state is State.READY and not each.future)
+            assert row.scheduled == _count(jobs, lambda each: each.state is State.READY and each.future)
+            assert row.running == _count(jobs, lambda each: each.state is State.RUNNING)
+            assert row.expired == _count(jobs, lambda each: each.expired)
+            assert row.dead == _count(jobs, lambda each: each.state is State.DEAD)
+            assert row.done in (None, _count(jobs, lambda each: each.state is State.DONE))
+            assert row.cancelled in (None, _count(jobs, lambda each: each.state is State.CANCELLED))
+            assert row.paused == (queue in self.model.paused)
+
+    # Choosing ---------------------------------------------------------------------------------------------
+
+    def _pick(self, which: list[int]) -> list[ModelJob]:
+        known = list(self.model.jobs.values())
+        return (
+            list({id(each): each for each in (known[number % len(known)] for number in which)}.values())
+            if known
+            else []
+        )
+
+    def _pick_leases(self, which: list[int]) -> list[Lease]:
+        """Some leases, the latest first, of different jobs, some of them stale."""
+        found: dict[str, Lease] = {}
+        for number in which if self.leases else []:
+            lease = self.leases[-1 - number % len(self.leases)]
+            found.setdefault(lease.job_id, lease)
+        return list(found.values())
+
+    def _assert_verdicts(self, verdicts: list[Verdict], expected: list[State | None]) -> None:
+        assert [verdict.state for verdict in verdicts] == expected
+        assert [verdict.applied for verdict in verdicts] == [state is not None for state in expected]
+
+
+def _count(jobs: list[ModelJob], condition: Callable[[ModelJob], bool]) -> int:
+    return sum(1 for each in jobs if condition(each))

@@ -1,0 +1,142 @@
+"""The whole suite as one class, and the guard that nothing declared went untested."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from jobcontract.conformance.batches import BatchesChapter
+from jobcontract.conformance.cancel import CancelChapter
+from jobcontract.conformance.capabilities import CapabilitiesChapter
+from jobcontract.conformance.chapter import Chapter
+from jobcontract.conformance.claim import ClaimChapter
+from jobcontract.conformance.concurrency import ConcurrencyChapter
+from jobcontract.conformance.decode import DecodeChapter
+from jobcontract.conformance.keys import KeysChapter
+from jobcontract.conformance.lease import LeaseChapter
+from jobcontract.conformance.lookup import LookupChapter
+from jobcontract.conformance.outage import OutageChapter
+from jobcontract.conformance.pause import PauseChapter
+from jobcontract.conformance.priority import PriorityChapter
+from jobcontract.conformance.prune import PruneChapter
+from jobcontract.conformance.register import RegisterChapter
+from jobcontract.conformance.requeue import RequeueChapter
+from jobcontract.conformance.rescue import RescueChapter
+from jobcontract.conformance.schedule import ScheduleChapter
+from jobcontract.conformance.selection import Selection, record_of, selection_of
+from jobcontract.conformance.settle import SettleChapter
+from jobcontract.conformance.stateful import StatefulChapter
+from jobcontract.conformance.stats import StatsChapter
+from jobcontract.conformance.store import Store
+from jobcontract.conformance.transactions import TransactionsChapter
+from jobcontract.conformance.wait import WaitChapter
+from jobcontract.contract import FEATURES, ConnectionLease
+
+CHAPTERS: tuple[type[Chapter], ...] = (
+    CapabilitiesChapter,
+    RegisterChapter,
+    ClaimChapter,
+    SettleChapter,
+    LeaseChapter,
+    RescueChapter,
+    ScheduleChapter,
+    PriorityChapter,
+    KeysChapter,
+    TransactionsChapter,
+    WaitChapter,
+    PauseChapter,
+    LookupChapter,
+    StatsChapter,
+    CancelChapter,
+    RequeueChapter,
+    PruneChapter,
+    DecodeChapter,
+    BatchesChapter,
+    ConcurrencyChapter,
+    OutageChapter,
+    StatefulChapter,
+)
+
+
+class ConformanceSuite(
+    StatefulChapter,
+    OutageChapter,
+    ConcurrencyChapter,
+    BatchesChapter,
+    DecodeChapter,
+    PruneChapter,
+    RequeueChapter,
+    CancelChapter,
+    StatsChapter,
+    LookupChapter,
+    PauseChapter,
+    WaitChapter,
+    TransactionsChapter,
+    KeysChapter,
+    PriorityChapter,
+    ScheduleChapter,
+    RescueChapter,
+    LeaseChapter,
+    SettleChapter,
+    ClaimChapter,
+    RegisterChapter,
+    CapabilitiesChapter,
+):
+    """Every clause of the contract that one process can show, for one driver.
+
+    Subclass it and write the fixture `harness`. (The bases stand in reverse: pytest collects the last one
+    first, and this class's own test, the guard, at the end.)
+    """
+
+    def test_everything_declared_was_tested(self, store: Store, request: pytest.FixtureRequest) -> None:
+        """Looks back at the run: no test was replaced or left out, and each declared feature was tried."""
+        record = record_of(request.config, type(self))
+        tests = {
+            name: selection_of(getattr(chapter, name))
+            for chapter in CHAPTERS
+            for name in chapter.names_of_tests()
+        }
+        replaced = sorted(name for name in tests if not _is_ours(type(self), name))
+        assert not replaced, f"tests of the suite were replaced: {', '.join(replaced)}"
+
+        selected = {item.originalname for item in _items_of(request, type(self))}
+        missing = sorted(
+            name
+            for name, selection in tests.items()
+            if name in selected
+            and selection.reason_against(store.capabilities) is None
+            and name not in record.ran
+            and name not in record.not_offered
+        )
+        hint = "; under xdist use --dist loadscope" if "PYTEST_XDIST_WORKER" in os.environ else ""
+        assert not missing, f"tests that the declaration selects did not run: {', '.join(missing)}{hint}"
+        if selected >= set(tests):
+            _assert_each_feature_tried(store, tests, set(record.ran))
+            offered = "disconnect" not in record.not_offered.values()
+            assert offered or not isinstance(store.capabilities.lease, ConnectionLease), (
+                "a lease that is a connection can't be tested unless the harness has `disconnect`"
+            )
+
+
+def _assert_each_feature_tried(store: Store, tests: dict[str, Selection], ran: set[str]) -> None:
+    for feature in FEATURES:
+        declared = store.has(feature)
+        concerned = [
+            name for name, each in tests.items() if feature in (each.needs if declared else each.lacks)
+        ]
+        if concerned:
+            word = "declared" if declared else "not declared"
+            assert ran & set(concerned), (
+                f"{feature} is {word} by {store.capabilities.store}, and none of its tests ran: "
+                + ", ".join(concerned)
+            )
+
+
+def _is_ours(suite: type, name: str) -> bool:
+    chapter = next(chapter for chapter in CHAPTERS if name in vars(chapter))
+    return getattr(suite, name, None) is vars(chapter)[name]
+
+
+def _items_of(request: pytest.FixtureRequest, suite: type) -> list[pytest.Function]:
+    return [item for item in request.session.items if isinstance(item, pytest.Function) and item.cls is suite]
