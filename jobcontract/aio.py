@@ -3,10 +3,10 @@
 There is one implementation, the synchronous one. A verb that goes to the store's own connections runs on a
 thread, which costs a few tens of microseconds beside a round trip. `register` with an asynchronous
 `connection` can't: it has to run inside the caller's transaction. There the very same statements
-(`JoinsTransactions.register_steps`) are awaited on the caller's connection, one by one.
+(`JoinsTransactions.register_steps`) are awaited on the caller's connection, one by one::
 
-    backend = jobcontract.aio.get_backend() async with connection.transaction():                    # psycopg
-    AsyncConnection, SQLAlchemy AsyncConnection or AsyncSession
+    backend = jobcontract.aio.get_backend()
+    async with connection.transaction():  # psycopg's AsyncConnection; SQLAlchemy's, or its AsyncSession
         await connection.execute("INSERT INTO documents ...")
         await backend.register(job, connection=connection)
 """
@@ -36,6 +36,7 @@ from jobcontract.contract import (
     Step,
     Verdict,
 )
+from jobcontract.effects import DEFAULT_SCHEMA, HasJob, once_steps
 from jobcontract.registry import get_backend as get_synchronous_backend
 from jobcontract.status import JobStatus
 
@@ -50,6 +51,12 @@ def get_backend(
     start-up.
     """
     return AsyncBackend(get_synchronous_backend(name_or_url, require=require, settings=settings))
+
+
+async def once(connection: object, running: HasJob, *, schema: str = DEFAULT_SCHEMA) -> bool:
+    """`jobcontract.once` on an asynchronous connection of psycopg or SQLAlchemy."""
+    bound = await bind_async(connection)
+    return await run_steps_async(bound, once_steps(bound.dialect, running.job, schema))
 
 
 class AsyncBackend:
