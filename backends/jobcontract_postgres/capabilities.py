@@ -15,7 +15,10 @@ from jobcontract.contract import (
     side_doors_of,
 )
 from jobcontract_postgres.connection import Connection
+from jobcontract_postgres.options import Switch
 
+PRIORITIES = range(9, -1, -1)
+"""The most urgent first."""
 MAX_REGISTER_BATCH = 1000
 MAX_INPUT_REF_BYTES = 16 * 1024 * 1024
 OLDEST_SERVER = 130000
@@ -55,20 +58,20 @@ def read_facts(connection: Connection) -> Facts:
     return facts._replace(pooled=facts.backend_pid != connection.info.backend_pid)
 
 
-def capabilities_from(facts: Facts, driver: object, *, listens: bool) -> Capabilities:
+def capabilities_from(facts: Facts, driver: object, *, listen: Switch) -> Capabilities:
     """`facts` as the contract's values."""
     return Capabilities(
         store=f"PostgreSQL {facts.version.split()[0]}",
         deduplication=Deduplication.RETENTION,
         lease=TimedLease(shortest=timedelta(milliseconds=1), longest=timedelta(days=365)),
         scheduling=Scheduling(resolution=timedelta(microseconds=1)),
-        priority_levels=10,
+        priority_levels=len(PRIORITIES),
         durability=_durability(facts),
         transactional=Transactional.SAME,
         max_register_batch=MAX_REGISTER_BATCH,
         max_input_ref_bytes=MAX_INPUT_REF_BYTES,
         side_doors=side_doors_of(driver),
-        notes=tuple(_notes(facts, listens=listens)),
+        notes=tuple(_notes(facts, listen)),
     )
 
 
@@ -79,7 +82,7 @@ def _durability(facts: Facts) -> Durability:
     return Durability.FSYNC
 
 
-def _notes(facts: Facts, *, listens: bool) -> list[str]:
+def _notes(facts: Facts, listen: Switch) -> list[str]:
     notes: list[str] = []
     if facts.fsync == "off":
         notes.append("fsync is off: a power cut can corrupt the whole cluster; set fsync = on")
@@ -94,8 +97,9 @@ def _notes(facts: Facts, *, listens: bool) -> list[str]:
     if facts.in_recovery:
         notes.append("this server is a standby: it refuses every write; set target_session_attrs=read-write")
     if facts.pooled:
+        notes.append("a pooler stands in between: statements are not prepared, unless prepared_statements = on")
+    if facts.pooled and listen == "auto":
         notes.append(
-            "a pooler stands in between: statements are not prepared"
-            + ("" if listens else ", and waiting workers poll, for LISTEN is lost in transaction mode (listen=on for session mode)")
+            "waiting workers poll, for LISTEN is lost behind a pooler in transaction mode; set listen = on for one in session mode"
         )
     return notes

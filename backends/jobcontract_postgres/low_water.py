@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
-from jobcontract.contract import EARLIEST_RUN_AT
+from jobcontract.contract import EARLIEST_RUN_AT, JobRecord
 
 Position: TypeAlias = tuple[datetime, str]
 
@@ -63,11 +63,13 @@ class LowWater:
             hinted=any(mark is not _START for mark in marks),
         )
 
-    def advance(self, queue: str, priority: int, position: Position) -> None:
-        """A job at `position` was claimed: what is due in its range is there or behind."""
+    def advance(self, claimed: Iterable[JobRecord]) -> None:
+        """These jobs were claimed: what is due in their ranges is where they were, or behind."""
         with self._lock:
-            if position > self._marks.get((queue, priority), _START):
-                self._marks[queue, priority] = position
+            for record in claimed:
+                mark = (record.run_at or EARLIEST_RUN_AT, record.id)
+                if mark > self._marks.get((record.queue, record.priority), _START):
+                    self._marks[record.queue, record.priority] = mark
 
     def drop(self) -> None:
         """Read from the start again."""

@@ -18,6 +18,7 @@ from jobcontract_postgres.connection import Connection
 from jobcontract_postgres.statements import Statements, literal, quote
 
 DAYS_AHEAD = 2
+_PARTITION = re.compile(r"^done_jobs_\d{8}$")
 _FILE = re.compile(r"^(\d{3})_(\w+)\.sql$")
 
 
@@ -55,6 +56,7 @@ class Schema:
         self._statements = statements
         self._name = statements.schema
         self._quoted = quote(statements.schema)
+        self._placed = self._quoted.replace("%", "%%")  # for statements with parameters
 
     def check(self, version: int | None, where: str) -> None:
         """Raise `StoreError` unless a schema of `version` (None: there is none) fits this code."""
@@ -76,17 +78,39 @@ class Schema:
 
     def install(self, connection: Connection, where: str, *, dry_run: bool) -> list[Step]:
         """Bring the schema to `VERSION` and make the partitions of the next days. What was done, or would be."""
-        if dry_run:
-            version = self.read_version(connection)
-            steps = [step for _, step in self._pending(version)]
-            missing = _days_from(self._today(connection)) if version is None else self._missing_days(connection)
-        else:
+        if not dry_run:
             steps = list(self._migrate(connection, where))
-            with self._locked(connection):
-                missing = self._missing_days(connection)
-                for day in missing:
-                    connection.execute(literal(self._partition(day)))
-        return [*steps, *(Step(f"history of {day.isoformat()}", self._partition(day)) for day in missing)]
+            return steps + self.make_partitions(connection)
+        version = self.read_version(connection)
+        if version is not None and version > VERSION:
+            self.check(version, where)
+        steps = [step for _, step in self._pending(version)]
+        days = _days_from(self._today(connection)) if version is None else self._missing_days(connection)
+        return steps + [self._partition(day) for day in days]
+
+    def make_partitions(self, connection: Connection) -> list[Step]:
+        """Make the partitions of the next days where they are missing."""
+        if not self._missing_days(connection):
+            return []
+        with self._locked(connection):
+            steps = [self._partition(day) for day in self._missing_days(connection)]
+            for step in steps:
+                connection.execute(literal(step.statements))
+        return steps
+
+    def expired_partitions(self, connection: Connection, retention: timedelta) -> list[str]:
+        """The partitions that hold nothing younger than `retention`, the oldest first."""
+        last = self._today(connection) - retention - timedelta(days=1)
+        return sorted(each for each in self._partitions(connection) if each <= _partition_name(last))
+
+    def drop_partition(self, connection: Connection, name: str) -> None:
+        """Drop a partition of the history. Raises `LockNotAvailable` when somebody reads the history all the while.
+
+        The lock keeps everybody out. Whoever waits for it keeps out all who come later, so it is not waited for long.
+        """
+        with self._locked(connection):
+            connection.execute("SELECT set_config('lock_timeout', '100ms', true)")
+            connection.execute(literal(f"DROP TABLE IF EXISTS {self._quoted}.{quote(name)}"))
 
     def _migrate(self, connection: Connection, where: str) -> Iterator[Step]:
         while True:
@@ -102,7 +126,7 @@ class Schema:
                 migration, step = pending[0]
                 connection.execute(literal(step.statements))
                 connection.execute(
-                    literal(f"INSERT INTO {self._quoted}.schema_version (version, title) VALUES (%s, %s)".replace("%", "%")),
+                    literal(f"INSERT INTO {self._placed}.schema_version (version, title) VALUES (%s, %s)"),
                     (migration.number, migration.title),
                 )
             yield step
@@ -125,28 +149,33 @@ class Schema:
         found: datetime = row[0] if row else datetime.now(UTC)
         return found.date()
 
+    def _partitions(self, connection: Connection) -> set[str]:
+        rows = connection.execute(
+            "SELECT child.relname::text FROM pg_inherits JOIN pg_class AS child ON child.oid = inhrelid"
+            " WHERE inhparent = to_regclass(%s)",
+            (f"{self._quoted}.done_jobs",),
+        )
+        return {name for (name,) in rows if _PARTITION.match(name)}
+
     def _missing_days(self, connection: Connection) -> list[date]:
         """The next days without a partition, save those whose jobs are in the safety net already: there they stay."""
-        row = connection.execute(
-            literal(
-                "SELECT (SELECT array_agg(c.relname::text) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid"
-                " WHERE inhparent = %s::regclass),"
-                f" (SELECT max(finished_at) FROM {self._quoted.replace('%', '%%')}.done_jobs_rest)"
-            ),
-            (f"{self._quoted}.done_jobs",),
-        ).fetchone()
-        present, last = row if row else ([], None)
-        days = _days_from(self._today(connection))
-        return [day for day in days if _partition_name(day) not in (present or ()) and (last is None or last.date() < day)]
+        present = self._partitions(connection)
+        days = [day for day in _days_from(self._today(connection)) if _partition_name(day) not in present]
+        if not days:
+            return []
+        row = connection.execute(literal(f"SELECT max(finished_at) FROM {self._quoted}.done_jobs_rest")).fetchone()
+        last: datetime | None = row[0] if row else None
+        return [day for day in days if last is None or last.astimezone(UTC).date() < day]
 
-    def _partition(self, day: date) -> str:
+    def _partition(self, day: date) -> Step:
         parent = f"{self._quoted}.done_jobs"
         name = f"{self._quoted}.{_partition_name(day)}"
         # Made apart and then attached: that takes a weaker lock on the parent, which is written all the time.
-        return (
+        return Step(
+            f"history of {day}",
             f"CREATE TABLE {name} (LIKE {parent} INCLUDING ALL);\n"
             f"ALTER TABLE {parent} ATTACH PARTITION {name}"
-            f" FOR VALUES FROM ('{day} 00:00:00+00') TO ('{day + timedelta(days=1)} 00:00:00+00');\n"
+            f" FOR VALUES FROM ('{day} 00:00:00+00') TO ('{day + timedelta(days=1)} 00:00:00+00');\n",
         )
 
 

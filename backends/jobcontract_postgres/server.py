@@ -22,8 +22,9 @@ from jobcontract_postgres.results import UtcLoader
 _TRUST_STORE_LIBPQ = 160000  # sslrootcert=system
 
 
-PLANNER = """\
-SELECT set_config('plan_cache_mode', 'force_generic_plan', false), set_config('jit', 'off', false),
+SESSION = """\
+SELECT set_config('default_transaction_isolation', 'read committed', false),
+       set_config('plan_cache_mode', 'force_generic_plan', false), set_config('jit', 'off', false),
        set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
        set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false)
 """
@@ -46,7 +47,7 @@ class Server:
         """Hosts and database, for errors."""
         self.prepares = options.prepared_statements != "off"
         """Whether statements are prepared; turned off when a pooler is found in between."""
-        self.settings: LiteralString | None = None
+        self.session: LiteralString | None = None
         """What a new session sets first; given once it is known that no pooler stands in between."""
 
     def connect(self, seconds: float) -> Connection:
@@ -57,9 +58,9 @@ class Server:
             connection = Connection.connect(
                 autocommit=True, prepare_threshold=5 if self.prepares else None, **parameters
             )
-            if self.settings:
+            if self.session:
                 connection.expire_in(seconds)
-                connection.execute(self.settings)
+                connection.execute(self.session)
             return connection
 
         try:

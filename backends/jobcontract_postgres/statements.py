@@ -9,7 +9,7 @@ from typing import LiteralString, cast
 
 from psycopg import sql
 
-_PLACE = re.compile(r"\{(schema|channel|wake)\}")
+_PLACE = re.compile(r"\{(schema|channel|history|wake)\}")
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _MAX_IDENTIFIER_BYTES = 63
 
@@ -41,25 +41,48 @@ class Statements:
         self.extend = self._verb("extend")
         self.release = self._verb("release")
         self.rescue = self._verb("rescue")
+        self.next_due = self._verb("next_due")
+        self.watch = self._verb("watch")
+        self.unwatch = self._verb("unwatch")
+        self.get = self._verb("get")
+        self.get_by_key = self._verb("get_by_key")
+        self.page = self._verb("page")
+        self.states = self._verb("states")
+        self.stats = self._verb("stats")
+        self.cancel = self._verb("cancel")
+        self.requeue = self._verb("requeue")
+        self.prune = self._verb("prune")
+        self.pause = self._verb("pause")
+        self.resume = self._verb("resume")
 
     def migration(self, file_name: str) -> str:
         """The DDL of ``schema/<file_name>``, comments kept: it is shown to people. Run without parameters."""
         return _text("schema", file_name).replace("{schema}", quote(self.schema))
 
-    def _verb(self, name: str) -> str:
+    def prune_rest(self) -> str:
+        """`prune`, of the history's safety net instead of all of it."""
+        return self._verb("prune", history="done_jobs_rest")
+
+    def free_keys(self, partition: str) -> str:
+        """See ``sql/free_keys.sql``."""
+        return self._verb("free_keys", history=partition)
+
+    def _verb(self, name: str, history: str = "done_jobs") -> str:
         # Comments go, because psycopg caches its translation of a statement only below 4096 characters. The name
         # stays, for those who read pg_stat_activity.
-        return f"/* jobcontract {name} */ {self._fill(name)}"
+        return f"/* jobcontract {name} */ {self._fill(name, history)}"
 
-    def _fill(self, name: str) -> str:
+    def _fill(self, name: str, history: str) -> str:
         # Statements take parameters, so a percent sign in a name must be doubled.
         values = {
             "schema": quote(self.schema).replace("%", "%%"),
             "channel": sql.Literal(self.channel).as_string().replace("%", "%%"),
+            "history": quote(history),
         }
         text = _COMMENT.sub("", _text("sql", f"{name}.sql"))
-        wake = self._fill("wake").strip() if "{wake}" in text else ""
-        return _PLACE.sub(lambda place: wake if place[1] == "wake" else values[place[1]], text)
+        if "{wake}" in text:
+            values["wake"] = self._fill("wake", history).strip()
+        return _PLACE.sub(lambda place: values[place[1]], text)
 
 
 def literal(statement: str) -> LiteralString:

@@ -93,12 +93,13 @@ CREATE INDEX done_jobs_id ON {schema}.done_jobs (id);
 CREATE TABLE {schema}.done_jobs_rest PARTITION OF {schema}.done_jobs DEFAULT;
 
 -- Who holds an idempotency key. A unique index can't span the tables above, and looking before inserting races.
+-- The key comes first, so that a job can be found by its key alone.
 CREATE TABLE {schema}.job_keys (
     queue            text  NOT NULL,
     idempotency_key  text  NOT NULL,
     job_id           uuid  NOT NULL,
     fingerprint      bytea NOT NULL,
-    CONSTRAINT job_keys_pkey PRIMARY KEY (queue, idempotency_key)
+    CONSTRAINT job_keys_pkey PRIMARY KEY (idempotency_key, queue)
 );
 
 COMMENT ON TABLE {schema}.job_keys IS 'jobcontract: a row per idempotency key, for as long as the job''s record lives';

@@ -1,0 +1,112 @@
+"""The side doors for operators: look, count, cancel, requeue, prune, pause."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+from jobcontract.contract import JobRecord, Page, QueueStats, Row, State, StoredJob
+from jobcontract.errors import InvalidJob
+from jobcontract_postgres.arrays import plain
+from jobcontract_postgres.results import as_uuid
+from jobcontract_postgres.sessions import Sessions
+from jobcontract_postgres.statements import Statements
+
+
+class OperatorDoors:
+    """`Lookup`, `Statistics`, `Cancellation`, `Requeue`, `Pruning` and `Pausing`."""
+
+    def __init__(self, sessions: Sessions, statements: Statements) -> None:
+        self._sessions = sessions
+        self._statements = statements
+
+    def get(self, job_id: str) -> StoredJob | None:
+        """As `Lookup.get`."""
+        if as_uuid(job_id) is None:
+            return None
+        rows = self._sessions.run(self._statements.get, (job_id,))
+        return _stored_job(rows[0]) if rows else None
+
+    def jobs(self, page: Page) -> list[StoredJob]:
+        """As `Lookup.jobs`. A filter by queue or kind looks at no more than the newest 100,000 ended jobs."""
+        if page.cursor is not None and as_uuid(page.cursor) is None:
+            raise InvalidJob("cursor", "is not the cursor of a job")
+        states = [page.state] if page.state else list(State)
+        cursor, queue, kind = (page.cursor,) * 2, (page.queue,) * 2, (page.kind,) * 2
+        if page.idempotency_key is not None:
+            statement = self._statements.get_by_key
+            parameters = (page.idempotency_key, *queue, *kind, plain(states), *cursor, page.limit)
+        else:
+            statement = self._statements.page
+            parameters = (*(*cursor, *queue, *kind, plain(states)) * 3, page.limit)
+        return [_stored_job(row) for row in self._sessions.run(statement, parameters)]
+
+    def stats(self) -> list[QueueStats]:
+        """As `Statistics.stats`. Reads the live and the dead jobs from end to end; the history is not counted."""
+        return [
+            QueueStats(
+                queue=queue,
+                ready=ready,
+                scheduled=scheduled,
+                running=running,
+                expired=expired,
+                dead=dead,
+                done=None,
+                cancelled=cancelled,
+                oldest_ready=None if oldest is None else timedelta(seconds=oldest),
+                paused=paused,
+            )
+            for queue, ready, scheduled, running, expired, dead, cancelled, oldest, paused in self._sessions.run(
+                self._statements.stats, ()
+            )
+        ]
+
+    def cancel(self, job_ids: Sequence[str]) -> list[State | None]:
+        """As `Cancellation.cancel`."""
+        ids = _sorted_ids(job_ids)
+        self._sessions.run(self._statements.cancel, (ids,))
+        return self._states(job_ids)
+
+    def requeue(self, job_ids: Sequence[str]) -> list[State | None]:
+        """As `Requeue.requeue`."""
+        ids = _sorted_ids(job_ids)
+        self._sessions.run(self._statements.requeue, (ids, ids))
+        return self._states(job_ids)
+
+    def prune(self, older_than: timedelta, states: Collection[State], limit: int) -> int:
+        """As `Pruning.prune`."""
+        bounds = (older_than, plain(states), limit)
+        ((count,),) = self._sessions.run(self._statements.prune, (*bounds, *bounds))
+        return int(count)
+
+    def pause(self, queue: str) -> None:
+        """As `Pausing.pause`."""
+        self._sessions.run(self._statements.pause, (queue,))
+
+    def resume(self, queue: str) -> None:
+        """As `Pausing.resume`."""
+        self._sessions.run(self._statements.resume, (queue,))
+
+    def _states(self, job_ids: Sequence[str]) -> list[State | None]:
+        rows = self._sessions.run(self._statements.states, (_sorted_ids(job_ids),))
+        found = {job_id: State(state) for job_id, state in rows}
+        return [found.get(str(as_uuid(job_id))) for job_id in job_ids]
+
+
+def _sorted_ids(job_ids: Sequence[str]) -> str:
+    return plain(sorted({str(uuid) for job_id in job_ids if (uuid := as_uuid(job_id))}))
+
+
+def _stored_job(row: Row) -> StoredJob:
+    (job_id, kind, queue, priority, run_at, max_attempts, key, input_ref, headers, *rest) = row
+    state, attempt, created_at, finished_at, lease_until, last_error = rest
+    return StoredJob(
+        record=JobRecord(job_id, kind, queue, priority, run_at, max_attempts, key, None, input_ref, headers),
+        state=State(state),
+        attempt=attempt,
+        created_at=created_at,
+        finished_at=finished_at,
+        lease_expires_at=lease_until,
+        last_error=last_error,
+        cursor=job_id,
+    )
