@@ -32,6 +32,8 @@ from typing import TypedDict, cast
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 STOPPED_OR_DEAD = frozenset("TtZX")
+PAUSE_DEADLINE = 10.0
+"""Seconds within which every process must have stopped."""
 
 
 class Specification(TypedDict):
@@ -161,12 +163,19 @@ class Guard:
                 return
 
     def pause(self) -> None:
-        """Stop every process of the server, also one that is forked while this goes on."""
+        """Stop every process of the server, also one that is forked while this goes on.
+
+        Raises:
+            TimeoutError: one of them does not stop (it waits for a device).
+        """
         if self._aside("pause"):
             return
+        end = time.monotonic() + PAUSE_DEADLINE
         while running := [
             pid for pid, state in descendants(os.getpid()).items() if state not in STOPPED_OR_DEAD
         ]:
+            if time.monotonic() > end:
+                raise TimeoutError(f"not stopped after {PAUSE_DEADLINE:g} s: {running}")
             for pid in running:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
@@ -247,7 +256,12 @@ def watch(guard: Guard) -> bool:
                 order = os.read(orders, 512).decode().strip()
                 if not order:
                     return True
-                _carry_out(guard, order)
+                try:
+                    _carry_out(guard, order)
+                except (OSError, ValueError) as error:  # TimeoutError is one of the former
+                    _say(f"failed {error}")
+                else:
+                    _say("done")
 
 
 def _carry_out(guard: Guard, order: str) -> None:
@@ -264,7 +278,6 @@ def _carry_out(guard: Guard, order: str) -> None:
             os.kill(guard.server.pid, int(number))
         case _:
             raise ValueError(f"unknown order {order!r}")
-    _say("done")
 
 
 def _say(line: str) -> None:

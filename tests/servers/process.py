@@ -188,11 +188,18 @@ class GuardedProcess:
         return {self._guard.pid, *descendants(self._guard.pid)} if self.running else set()
 
     def order(self, order: str) -> None:
-        """Have the guard do something; blocks until it is done."""
+        """Have the guard do something; blocks until it is done.
+
+        Raises:
+            ServerFailed: it could not be done.
+        """
         with self._lock:
-            if self._guard.poll() is None:
-                self._tell(order)
-                self._hear()
+            if self._finished:
+                raise ServerFailed(f"the server does not run, so it can't be told to {order}")
+            self._tell(order)
+            answer = self._hear()
+        if answer != "done":
+            raise ServerFailed(f"the server could not be told to {order}: {answer or 'it has ended'}")
 
     def end(self, order: str) -> None:
         """`stop` or `kill`; blocks until no process of the server, nor its guard, is left."""

@@ -23,7 +23,7 @@ from tests.servers.binaries import Programs, reachable_wheel, unprivileged_user,
 from tests.servers.guard import process_table
 from tests.servers.pgbouncer import PgBouncerServer
 from tests.servers.postgres import PostgresServer
-from tests.servers.process import NotOurs, Server, ServerFailed, free_port
+from tests.servers.process import Command, NotOurs, Server, ServerFailed, free_port
 from tests.servers.rabbitmq import RabbitServer, pika
 from tests.servers.redis import RedisServer
 from tests.servers.redis_groups import start_cluster, start_sentinel
@@ -242,10 +242,10 @@ class TestRabbitMQ:
             with server.connect(vhost) as connection:
                 channel = connection.channel()
                 channel.confirm_delivery()
-                # A classic queue: a node of 3.10 that is killed in the first seconds of a quorum queue's life
-                # comes back with that queue leaderless, for ever.
-                channel.queue_declare("kept", durable=True)
-                channel.basic_publish("", "kept", b"1", pika.BasicProperties(delivery_mode=2))
+                for queue, kind in (("kept", "quorum"), ("kept too", "classic")):
+                    channel.queue_declare(queue, durable=True, arguments={"x-queue-type": kind})
+                    channel.basic_publish("", queue, b"1", pika.BasicProperties(delivery_mode=2))
+            server.flush_metadata()
             pids, port = server.pids(), server.port
 
             server.kill()
@@ -256,8 +256,9 @@ class TestRabbitMQ:
             server.start()
             assert server.port == port
             with server.connect(vhost) as connection:
-                assert connection.channel().basic_get("kept")[2] == b"1"
-            assert "kept\t1" in server.rabbitmqctl("list_queues", "--vhost", vhost, "name", "messages")
+                channel = connection.channel()
+                assert [channel.basic_get(queue)[2] for queue in ("kept", "kept too")] == [b"1", b"1"]
+            assert "kept too\t1" in server.rabbitmqctl("list_queues", "--vhost", vhost, "name", "messages")
             server.delete_vhost(vhost)
             with pytest.raises(pika.exceptions.AMQPError):
                 server.connect(vhost)
@@ -298,6 +299,55 @@ def listening(pids: set[int]) -> set[int]:
         for line in Path(table).read_text().splitlines()[1:]
     ]
     return {int(line[1].rpartition(":")[2], 16) for line in lines if line[3] == "0A" and line[9] in inodes}
+
+
+class Forking(Server):
+    """Starts a daemon, as an Erlang node does that finds no port mapper, and then listens."""
+
+    service = "forking"
+
+    def _command(self) -> Command:
+        program = (
+            "import os, socket, sys, time\n"
+            "if os.fork() == 0:\n"
+            "    os.setsid()\n"
+            "    if os.fork() == 0: time.sleep(600)\n"
+            "    os._exit(0)\n"
+            "os.wait()\n"
+            "with socket.create_server(('127.0.0.1', int(sys.argv[1]))): time.sleep(600)\n"
+        )
+        return Command([sys.executable, "-c", program, str(self.port)])
+
+    def _handshake(self) -> None:
+        socket.create_connection(self.address, timeout=1).close()
+
+
+class TestDaemon:
+    """What a server leaves to itself is found and ended all the same."""
+
+    @pytest.mark.parametrize("end", [Server.stop, Server.kill, Server.close])
+    def test_ends_with_its_server(self, end: Callable[[Server], None]) -> None:
+        with Forking() as server:
+            pids = server.pids()
+            assert len(pids) == 3  # the guard, the server, the daemon
+            end(server)
+            assert running(pids) == set()
+
+    def test_ends_with_a_server_that_dies(self) -> None:
+        with Forking() as server:
+            pids = server.pids()
+            os.kill(server.pid, signal.SIGKILL)
+            await_gone(pids)
+            with pytest.raises(ServerFailed, match="told to pause"):
+                server.pause()
+
+    def test_is_paused_with_its_server(self) -> None:
+        with Forking() as server:
+            table = process_table()
+            (daemon,) = {pid for pid in server.pids() if table[pid][0] != os.getpid()} - {server.pid}
+            with server.paused():
+                assert process_table()[daemon][1] == "T"
+            assert process_table()[daemon][1] != "T"
 
 
 class TestEnd:
