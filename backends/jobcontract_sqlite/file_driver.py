@@ -18,6 +18,8 @@ from jobcontract_sqlite.options import SQLiteOptions
 from jobcontract_sqlite.pool import FileConnections, check_directory
 from jobcontract_sqlite.registering import register_steps
 
+_WRITE_AHEAD_LOG = Step("write-ahead log", "PRAGMA journal_mode = WAL;\n")
+
 
 class SQLiteFileDriver(SQLiteDriver):
     """`SQLiteDriver` with the doors `Installation` and `JoinsTransactions`."""
@@ -31,21 +33,24 @@ class SQLiteFileDriver(SQLiteDriver):
         exists = os.path.exists(self._file.path)
         if not exists:
             check_directory(self._file.path, self._file.where)
-        if dry_run:
-            if not exists:
-                return schema.pending_steps(0)
-            with self._file.unchecked("rw") as connection:
-                return schema.pending_steps(schema.installed_version(connection))
-        with self._file.unchecked("rwc") as connection:
-            self._use_write_ahead_log(connection)
-            with transaction(connection):
-                return schema.migrate(connection)
+            if dry_run:
+                return [_WRITE_AHEAD_LOG, *schema.pending_steps(None, self._file.where)]
+        with self._file.unchecked("rw" if exists else "rwc") as connection:
+            logged = _journal_mode(connection) == "wal"
+            if dry_run:
+                steps = schema.pending_steps(connection, self._file.where)
+            else:
+                if not logged:
+                    self._use_write_ahead_log(connection)
+                with transaction(connection):
+                    steps = schema.migrate(connection, self._file.where)
+        return steps if logged else [_WRITE_AHEAD_LOG, *steps]
 
     def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
-        (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        if journal != "wal":
+        connection.execute(_WRITE_AHEAD_LOG.statements)
+        if (mode := _journal_mode(connection)) != "wal":
             raise StoreError(
-                f"{self._file.where} can't have a write-ahead log (journal_mode stays {journal}); "
+                f"{self._file.where} can't have a write-ahead log (journal_mode stays {mode}); "
                 "put it on a local file system"
             )
 
@@ -81,3 +86,7 @@ class SQLiteFileDriver(SQLiteDriver):
             return bool(main) and os.path.samefile(main, self._file.path)
         except OSError:
             return False
+
+
+def _journal_mode(connection: sqlite3.Connection) -> str:
+    return str(connection.execute("PRAGMA journal_mode").fetchone()[0])

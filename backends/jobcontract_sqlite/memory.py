@@ -30,7 +30,7 @@ class MemoryConnection:
             "file::memory:", self.where, options, self._timeout
         )
         with self.write() as connection:
-            migrate(connection)
+            migrate(connection, self.where)
 
     @contextmanager
     def read(self, timeout: timedelta | None = None) -> Generator[sqlite3.Connection]:

@@ -193,10 +193,12 @@ def check_directory(path: Path, where: str) -> None:
 
 
 _pools: weakref.WeakSet[FileConnections] = weakref.WeakSet()
-_forked: list[FileConnections] = []  # those that `_before_fork` stopped, in the process that forks
+_forking = threading.Lock()  # two threads may fork at once
+_forked: list[FileConnections] = []  # the pools that `_before_fork` has stopped
 
 
 def _before_fork() -> None:
+    _forking.acquire()
     _forked[:] = _pools
     for pool in _forked:
         pool.before_fork()
@@ -206,12 +208,14 @@ def _after_fork() -> None:
     for pool in _forked:
         pool.after_fork()
     _forked.clear()
+    _forking.release()
 
 
 def _after_fork_in_child() -> None:
     for pool in _forked:
         pool.after_fork_in_child()
     _forked.clear()
+    _forking.release()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

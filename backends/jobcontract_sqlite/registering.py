@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from jobcontract.contract import JobRecord, Registration, State, Statement, Steps
 from jobcontract.errors import StoreError
 from jobcontract_sqlite import statements
 from jobcontract_sqlite.instants import to_microseconds
+
+_LARGEST_DOCUMENT = 64 * 1024 * 1024  # SQLite takes a value of up to a billion bytes
 
 
 def register_steps(records: Sequence[JobRecord]) -> Steps[list[Registration]]:
@@ -19,22 +21,39 @@ def register_steps(records: Sequence[JobRecord]) -> Steps[list[Registration]]:
     one plan for every size. The first statement writes, so that a transaction that only began to read takes
     the write lock before it looks.
     """
-    document = json.dumps([_to_json(record) for record in records])
+    registrations: list[Registration] = []
+    for batch in _batches(records):
+        registrations += yield from _register_batch(batch)
+    return registrations
+
+
+def _register_batch(records: Sequence[JobRecord]) -> Steps[list[Registration]]:
+    document = _document(records)
     if any(record.idempotency_key is not None for record in records):
         yield Statement(statements.REGISTER_KEYS, (document,))
     inserted = yield Statement(statements.REGISTER, (document,))
     created = {_text(job_id) for (job_id,) in inserted}
+    answers = {record.id: Registration(UUID(record.id), created=True) for record in records}
     known = [record for record in records if record.id not in created]
-    answers: dict[str, Registration] = {}
     if known:
-        rows = yield Statement(
-            statements.REGISTER_KNOWN, (json.dumps([_to_json(record) for record in known]),)
-        )
-        answers = {_text(row[0]): _known(*row) for row in rows}
-    return [
-        Registration(UUID(record.id), created=True) if record.id in created else answers[record.id]
-        for record in records
-    ]
+        rows = yield Statement(statements.REGISTER_KNOWN, (_document(known),))
+        answers |= {_text(row[0]): _known(*row) for row in rows}
+    return list(answers.values())
+
+
+def _batches(records: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:
+    start = size = 0
+    for position, record in enumerate(records):
+        length = len(record.input_ref)
+        if size and size + length > _LARGEST_DOCUMENT:
+            yield records[start:position]
+            start, size = position, 0
+        size += length
+    yield records[start:]
+
+
+def _document(records: Sequence[JobRecord]) -> str:
+    return json.dumps([_to_json(record) for record in records], ensure_ascii=False)
 
 
 def _to_json(record: JobRecord) -> dict[str, object]:
@@ -46,7 +65,7 @@ def _to_json(record: JobRecord) -> dict[str, object]:
 
 
 def _known(
-    own: object, own_state: object, holder: object, holder_state: object, conflict: int
+    own: object, own_state: object, holder: object, holder_state: object, differs: int
 ) -> Registration:
     """A row of register_known.sql: the job that stands in the place of the one that was to be registered."""
     job_id, state = (holder, holder_state) if own_state is None else (own, own_state)
@@ -60,7 +79,7 @@ def _known(
         known,
         created=False,
         state=None if state is None else State(_text(state)),
-        conflict=bool(conflict),
+        conflict=job_id == holder and bool(differs),
     )
 
 

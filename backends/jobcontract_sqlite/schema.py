@@ -10,12 +10,6 @@ from typing import NamedTuple
 from jobcontract.contract import Step
 from jobcontract.errors import StoreError
 
-VERSION_TABLE = """\
-CREATE TABLE jobcontract_schema (
-    version      INTEGER NOT NULL PRIMARY KEY,
-    installed_at TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
-) STRICT"""
-
 
 class Migration(NamedTuple):
     """One step forward."""
@@ -57,32 +51,41 @@ def check_version(connection: sqlite3.Connection, where: str) -> None:
             f"{where} has schema version {version}, and this jobcontract needs {CURRENT_VERSION}; "
             "run `jobctl init`"
         )
-    raise StoreError(
+    raise _too_new(version, where)
+
+
+def pending_steps(connection: sqlite3.Connection | None, where: str) -> list[Step]:
+    """What brings the open file, or one that is not there yet (None), to the current version.
+
+    Raises `StoreError` when the file is ahead of this code.
+    """
+    version = 0 if connection is None else installed_version(connection)
+    if version > CURRENT_VERSION:
+        raise _too_new(version, where)
+    return [
+        Step(
+            f"schema {each.name}",
+            f"{each.script}\nINSERT INTO jobcontract_schema (version) VALUES ({each.version});\n",
+        )
+        for each in MIGRATIONS
+        if each.version > version
+    ]
+
+
+def migrate(connection: sqlite3.Connection, where: str) -> list[Step]:
+    """Take the pending steps, inside the caller's write transaction, and tell them."""
+    steps = pending_steps(connection, where)
+    for step in steps:
+        for statement in _split(step.statements):
+            connection.execute(statement)
+    return steps
+
+
+def _too_new(version: int, where: str) -> StoreError:
+    return StoreError(
         f"{where} has schema version {version}, and this jobcontract knows {CURRENT_VERSION} at most; "
         "upgrade jobcontract"
     )
-
-
-def pending_steps(version: int) -> list[Step]:
-    """What leads from `version` to the current one."""
-    return [Step(f"schema {each.name}", each.script) for each in MIGRATIONS if each.version > version]
-
-
-def migrate(connection: sqlite3.Connection) -> list[Step]:
-    """Bring the file to the current version, inside the caller's write transaction. The steps that were
-    taken.
-    """
-    version = installed_version(connection)
-    if version > CURRENT_VERSION:
-        return []
-    if version == 0:
-        connection.execute(VERSION_TABLE)
-    for each in MIGRATIONS:
-        if each.version > version:
-            for statement in _split(each.script):
-                connection.execute(statement)
-            connection.execute("INSERT INTO jobcontract_schema (version) VALUES (?)", (each.version,))
-    return pending_steps(version)
 
 
 def _split(script: str) -> Iterator[str]:

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.sqlite.stores import Advance, Edit, FileStore
+from tests.sqlite.stores import Advance, Edit, FileStore, opened
+
+
+@pytest.fixture(autouse=True)
+def close_what_was_opened() -> Iterator[None]:
+    """After each test, close the drivers that it opened: an open connection is an error of its own."""
+    yield
+    for driver in list(opened):
+        driver.close()
 
 
 @pytest.fixture

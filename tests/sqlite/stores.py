@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -18,13 +19,18 @@ Edit: TypeAlias = Callable[..., list[tuple[object, ...]]]
 Advance: TypeAlias = Callable[[timedelta], None]
 """The fixture `advance`."""
 
+opened: weakref.WeakSet[SQLiteDriver] = weakref.WeakSet()
+"""What the fixture `close_what_was_opened` closes."""
+
 MINUTE = timedelta(minutes=1)
 QUEUES = ["default"]
 
 
 def open_url(url: str, **options: object) -> SQLiteDriver:
     """The driver that the configuration would open for `url`."""
-    return open_driver(StoreSettings("store", StoreURL.parse(url), options))
+    driver = open_driver(StoreSettings("store", StoreURL.parse(url), options))
+    opened.add(driver)
+    return driver
 
 
 def open_file(path: Path | str, **options: object) -> SQLiteFileDriver:

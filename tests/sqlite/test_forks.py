@@ -8,6 +8,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -65,6 +66,17 @@ def test_a_fork_beside_busy_threads_waits_for_their_statements(store: FileStore)
         for thread in threads:
             thread.join()
     assert max(Counter(claimed).values()) == 1
+
+
+def test_threads_may_fork_at_once(store: FileStore) -> None:
+    store.add(40)
+
+    def fork() -> list[bool]:
+        return [in_child(lambda: not descriptors(store.path) and len(store.claim()) == 1) for _ in range(5)]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(all(forked.result(60)) for forked in [threads.submit(fork) for _ in range(4)])
+    assert len(store.claim(100)) == 20
 
 
 def test_a_pool_of_forked_processes_shares_the_queue(store: FileStore) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,19 @@ from tests.sqlite.stores import Edit, FileStore, open_file, record
 
 def test_the_first_install_takes_steps_and_the_second_none(path: Path) -> None:
     driver = open_file(path)
-    assert [step.title for step in driver.install()] == ["schema 001_queue"]
+    assert [step.title for step in driver.install()] == ["write-ahead log", "schema 001_queue"]
     assert driver.install() == []
     assert driver.register([record()])[0].created
 
 
-def test_a_dry_run_tells_the_statements_and_makes_no_file(path: Path) -> None:
-    (step,) = open_file(path).install(dry_run=True)
-    assert "CREATE TABLE jobcontract_jobs" in step.statements
+def test_a_dry_run_makes_no_file_and_tells_what_somebody_may_run_by_hand(path: Path) -> None:
+    steps = open_file(path).install(dry_run=True)
     assert not path.exists()
+    with closing(sqlite3.connect(path)) as by_hand:
+        by_hand.executescript("".join(step.statements for step in steps))
+    driver = open_file(path)
+    assert driver.install() == []
+    assert driver.register([record()])[0].created
 
 
 def test_a_dry_run_leaves_an_existing_file_as_it_is(path: Path) -> None:
@@ -33,14 +38,15 @@ def test_a_dry_run_leaves_an_existing_file_as_it_is(path: Path) -> None:
 
 
 def test_the_queue_can_move_into_the_file_of_an_application(path: Path) -> None:
-    with sqlite3.connect(path) as application:
+    with closing(sqlite3.connect(path)) as application, application:
         application.execute("CREATE TABLE documents (id INTEGER PRIMARY KEY)")
         application.execute("INSERT INTO documents VALUES (7)")
     open_file(path).install()
-    assert sqlite3.connect(path).execute("SELECT id FROM documents").fetchall() == [(7,)]
+    with closing(sqlite3.connect(path)) as application:
+        assert application.execute("SELECT id FROM documents").fetchall() == [(7,)]
 
 
-def test_many_processes_may_install_at_once(path: Path) -> None:
+def test_many_processes_may_install_at_once(path: Path, edit: Edit) -> None:
     script = "import sys; from tests.sqlite.stores import open_file; open_file(sys.argv[1]).install()"
     processes = [
         subprocess.Popen([sys.executable, "-c", script, str(path)], stderr=subprocess.PIPE, text=True)
@@ -48,7 +54,7 @@ def test_many_processes_may_install_at_once(path: Path) -> None:
     ]
     errors = [process.communicate()[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * 6, errors
-    assert sqlite3.connect(path).execute("SELECT version FROM jobcontract_schema").fetchall() == [(1,)]
+    assert edit("SELECT version FROM jobcontract_schema") == [(1,)]
 
 
 def test_the_file_is_in_wal_mode(store: FileStore, edit: Edit) -> None:
@@ -98,5 +104,8 @@ def test_a_schema_of_another_version_is_refused(path: Path, edit: Edit, version:
 def test_a_newer_schema_is_left_alone(path: Path, edit: Edit) -> None:
     open_file(path).install()
     edit("UPDATE jobcontract_schema SET version = 99")
-    assert open_file(path).install() == []
+    with pytest.raises(
+        StoreError, match="has schema version 99, and this jobcontract knows 1 at most; upgrade"
+    ):
+        open_file(path).install()
     assert edit("SELECT version FROM jobcontract_schema") == [(99,)]

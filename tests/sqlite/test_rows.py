@@ -21,7 +21,7 @@ EDITS = {
     "an input that is not an object": "input_ref = '[1]'",
     "an integer of 5,000 digits": "input_ref = '{\"n\": ' || replace(hex(zeroblob(2500)), '0', '9') || '}'",
     "headers that are not text": "headers = '{\"a\": 1}'",
-    "an id that is not a UUID": "id = 'seven'",
+    "an id that is not a UUID": "id = 'abc'",
     "an instant before the year 1": "run_at = -9000000000000000000",
     "an instant before 1970": "run_at = -1",
     "a kind that is no name": "kind = 'no name'",
@@ -78,11 +78,17 @@ def test_the_tables_refuse_what_no_claim_could_order(store: FileStore, edit: Edi
 
 
 @pytest.mark.parametrize(
-    "edited", ["state = 'running'", "state = 'odd'", "priority = 10", "token = 'x', lease_until = 1"]
+    "edited",
+    [
+        "id = 'seven'",
+        "id = CAST(x'ff80' AS TEXT)",
+        "state = 'running'",
+        "state = 'odd'",
+        "priority = 10",
+        "token = 'x', lease_until = 1",
+    ],
 )
-def test_the_tables_refuse_a_state_that_no_statement_would_find(
-    store: FileStore, edit: Edit, edited: str
-) -> None:
+def test_the_tables_refuse_what_no_statement_would_find(store: FileStore, edit: Edit, edited: str) -> None:
     store.add()
     with pytest.raises(sqlite3.IntegrityError, match="CHECK constraint failed"):
         edit(f"UPDATE jobcontract_jobs SET {edited}")

@@ -1,3 +1,8 @@
+CREATE TABLE jobcontract_schema (
+    version          INTEGER NOT NULL PRIMARY KEY,
+    installed_at     TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
+) STRICT;
+
 -- The store's clock: microseconds since 1970, UTC. One definition for every statement, also for those that run on a caller's
 -- connection. SQLite measures milliseconds, and gives one statement one instant.
 CREATE VIEW jobcontract_clock (now) AS
@@ -6,7 +11,7 @@ SELECT CAST(julianday('now') * 86400000 - 210866760000000 + 0.5 AS INTEGER) * 10
 -- Jobs that are not finished: what finishes leaves this table in the same transaction.
 -- The wide columns stand last, so that reading the others follows no overflow page.
 CREATE TABLE jobcontract_jobs (
-    id               TEXT    NOT NULL,
+    id               TEXT    NOT NULL CHECK (id NOT GLOB '*[^0-9a-f-]*'),
     queue            TEXT    NOT NULL,
     kind             TEXT    NOT NULL,
     priority         INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 9),
@@ -33,7 +38,7 @@ CREATE INDEX jobcontract_jobs_ready ON jobcontract_jobs (queue, priority DESC, r
 CREATE INDEX jobcontract_jobs_running ON jobcontract_jobs (lease_until) WHERE state = 'running';
 
 CREATE TABLE jobcontract_done (
-    id               TEXT    NOT NULL,
+    id               TEXT    NOT NULL CHECK (id NOT GLOB '*[^0-9a-f-]*'),
     queue            TEXT    NOT NULL,
     kind             TEXT    NOT NULL,
     priority         INTEGER NOT NULL,
@@ -57,7 +62,7 @@ CREATE INDEX jobcontract_done_kind ON jobcontract_done (kind, id);
 
 -- Dead and cancelled jobs: what an operator may send back to ready.
 CREATE TABLE jobcontract_dead (
-    id               TEXT    NOT NULL,
+    id               TEXT    NOT NULL CHECK (id NOT GLOB '*[^0-9a-f-]*'),
     queue            TEXT    NOT NULL,
     kind             TEXT    NOT NULL,
     priority         INTEGER NOT NULL,
