@@ -1,0 +1,402 @@
+"""AMQP as coroutines: the only module that knows pika.
+
+pika calls back; here a call is awaited, a channel or connection that went away is an exception in everybody
+who waits for it, and what pika keeps to itself (dropping a connection at once, a delivery that crosses a
+cancel) is reached by subclasses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import pika
+import pika.channel
+import pika.exceptions
+import pika.spec
+from pika.adapters.asyncio_connection import AsyncioConnection
+from pika.adapters.utils.connection_workflow import AMQPConnectionWorkflowFailed, AMQPConnectorPhaseErrorBase
+
+# pika logs each failed connection as an error, and the caller is told of it anyway. Without a handler of the
+# application's own, such records would be printed to stderr.
+logging.getLogger("pika").addHandler(logging.NullHandler())
+
+Result = TypeVar("Result")
+OnDelivery = Callable[[int, Mapping[str, object], str | None, bytes], None]
+"""Given the delivery tag, the headers, the message id and the body."""
+OnConfirm = Callable[[int, bool, bool], None]
+"""Given the publish number, whether it stands for all before it too, and whether the message was taken."""
+OnReturn = Callable[[str, str, str | None], None]
+"""Given exchange, routing key and message id of a message that no queue took."""
+
+NOT_FOUND = 404
+REFUSED = 403
+INEQUIVALENT = 406
+
+
+class ConnectionLost(Exception):
+    """The connection is gone, or was not to be had. The text says why, without credentials.
+
+    `refused` says that the server took the connection and turned us away: nothing that waiting would mend.
+    """
+
+    def __init__(self, reason: str, *, refused: bool = False) -> None:
+        super().__init__(reason)
+        self.refused = refused
+
+
+class ChannelClosed(Exception):
+    """The channel was closed, by the server where `code` is not 0."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One server, and how to log in there. Its repr holds no credentials."""
+
+    host: str
+    port: int
+    vhost: str
+    user: str = field(repr=False)
+    password: str = field(repr=False)
+    heartbeat: int
+    """In seconds."""
+    connect_timeout: float
+    """In seconds, for TCP, TLS and AMQP together."""
+    silence: float
+    """How many seconds sent bytes may stay unacknowledged before the kernel gives the connection up."""
+    purpose: str
+    """What the server shows of the connection."""
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    server_name: str | None = None
+
+    def parameters(self) -> pika.ConnectionParameters:
+        """For pika. Blocking is unbounded there, for each call has its own deadline."""
+        return pika.ConnectionParameters(
+            host=self.host,
+            port=self.port,
+            virtual_host=self.vhost,
+            credentials=pika.PlainCredentials(self.user, self.password),
+            heartbeat=self.heartbeat,
+            socket_timeout=self.connect_timeout,
+            stack_timeout=self.connect_timeout,
+            blocked_connection_timeout=None,
+            connection_attempts=1,
+            ssl_options=pika.SSLOptions(self.tls, self.server_name or self.host) if self.tls else None,
+            tcp_options={"TCP_USER_TIMEOUT": int(self.silence * 1000)},
+            client_properties={"connection_name": self.purpose},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What travels beside a body."""
+
+    message_id: str
+    type: str
+    headers: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
+
+
+class _PikaChannel(pika.channel.Channel):
+    _cancelled: set[str]
+
+    def take_what_crosses_the_cancel(self, tag: str) -> None:
+        """pika rejects what is delivered between basic.cancel and its answer. A reject costs an attempt."""
+        self._cancelled.discard(tag)
+
+
+class _PikaConnection(AsyncioConnection):
+    _terminate_stream: Callable[[Exception | None], None]
+
+    def _create_channel(self, channel_number: int, on_open_callback: Any) -> _PikaChannel:
+        return _PikaChannel(self, channel_number, on_open_callback)
+
+    def abort(self) -> None:
+        """Drop the connection without asking the server. What was not sent yet is not sent."""
+        if not self.is_closed:
+            self._terminate_stream(pika.exceptions.StreamLostError("given up by the driver"))
+
+
+class Connection:
+    """One open connection. Belongs to the loop that opened it."""
+
+    def __init__(self, raw: _PikaConnection) -> None:
+        self._raw = raw
+        self.server: Mapping[str, object] = raw.server_properties or {}
+        self.blocked: str | None = None
+        """Why the server takes nothing from publishers now (an alarm), as far as we published anything."""
+        self.lost: ConnectionLost | None = None
+        """Why it is gone; None while it lives."""
+        self._gone = asyncio.get_running_loop().create_future()
+        self._unblocked = asyncio.Event()
+        self._unblocked.set()
+        raw.add_on_close_callback(self._on_close)
+        raw.add_on_connection_blocked_callback(self._on_blocked)
+        raw.add_on_connection_unblocked_callback(self._on_unblocked)
+
+    @classmethod
+    async def open(cls, endpoints: Sequence[Endpoint]) -> Connection:
+        """Connect to the first of `endpoints` that answers. Raises `ConnectionLost`."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[object] = loop.create_future()
+        workflow = _PikaConnection.create_connection(
+            [endpoint.parameters() for endpoint in endpoints],
+            lambda result: _fulfil(done, result),
+            custom_ioloop=loop,
+        )
+        try:
+            result = await done
+        except asyncio.CancelledError:
+            workflow.abort()
+            raise
+        if isinstance(result, _PikaConnection):
+            return cls(result)
+        raise _as_lost(result)
+
+    async def channel(self) -> Channel:
+        """A new channel. Raises `ConnectionLost`."""
+        self.check()
+        opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        raw = self._raw.channel(on_open_callback=lambda _: _fulfil(opened, None))
+        channel = Channel(self, cast(_PikaChannel, raw))
+        await channel.wait_for(opened)
+        return channel
+
+    def check(self) -> None:
+        """Raise `ConnectionLost` when it is gone or going."""
+        if self.lost is not None:
+            raise self.lost
+        if not self._raw.is_open:
+            raise ConnectionLost("the connection is being closed")
+
+    async def until_unblocked(self) -> None:
+        """Return when the server takes messages. Raises `ConnectionLost`."""
+        while self.blocked is not None:
+            self.check()
+            await self._unblocked.wait()
+        self.check()
+
+    async def close(self) -> None:
+        """Say goodbye and wait for the answer."""
+        if self._raw.is_open:
+            self._raw.close()
+        await asyncio.shield(self._gone)
+
+    def abort(self) -> None:
+        """Drop it. What was not sent yet is not sent."""
+        self._raw.abort()
+
+    def _on_close(self, _: object, reason: BaseException) -> None:
+        self.lost = _as_lost(reason)
+        self._unblocked.set()
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def _on_blocked(self, _: object, frame: Any) -> None:
+        self.blocked = str(frame.method.reason)
+        self._unblocked.clear()
+
+    def _on_unblocked(self, _: object, __: object) -> None:
+        self.blocked = None
+        self._unblocked.set()
+
+
+class Channel:
+    """One open channel. Its calls are coroutines where the server answers, and plain where it does not."""
+
+    def __init__(self, connection: Connection, raw: _PikaChannel) -> None:
+        self.connection = connection
+        self.closed: Exception | None = None
+        """Why it is gone; None while it lives."""
+        self.on_closed: Callable[[Exception], None] = lambda _: None
+        self.on_cancelled: Callable[[str], None] = lambda _: None
+        """Called when the server ends a consumer: its queue was deleted, or (from 4.3) its time is over."""
+        self._raw = raw
+        self._prefetch = -1
+        self._waiting: set[asyncio.Future[Any]] = set()
+        raw.add_on_close_callback(self._on_close)
+        raw.add_on_cancel_callback(lambda frame: self.on_cancelled(str(frame.method.consumer_tag)))
+
+    async def wait_for(self, answer: asyncio.Future[Result]) -> Result:
+        """The answer, or why there will be none."""
+        if self.closed is not None:
+            raise self.closed
+        self._waiting.add(answer)
+        try:
+            return await answer
+        finally:
+            self._waiting.discard(answer)
+
+    async def _call(self, send: Callable[[Callable[[Any], None]], object]) -> Any:
+        if self.closed is not None:
+            raise self.closed
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        try:
+            send(lambda frame: _fulfil(answer, frame.method))
+        except pika.exceptions.AMQPError as error:
+            raise self.closed or ChannelClosed(0, _text(error)) from None
+        return await self.wait_for(answer)
+
+    # -- Topology ------------------------------------------------------------------------------------
+
+    async def count_ready(self, queue: str) -> int:
+        """How many messages of `queue` are nobody's. Raises `ChannelClosed` (404) when there is no such
+        queue.
+        """
+        answer = await self._call(lambda done: self._raw.queue_declare(queue, passive=True, callback=done))
+        return int(answer.message_count)
+
+    async def declare_queue(self, name: str, arguments: Mapping[str, object]) -> None:
+        """Create a durable queue. Raises `ChannelClosed` (406) when it exists with other arguments."""
+        await self._call(
+            lambda done: self._raw.queue_declare(name, durable=True, arguments=dict(arguments), callback=done)
+        )
+
+    async def declare_exchange(self, name: str, kind: str, *, passive: bool = False) -> None:
+        """Create a durable exchange, or (`passive`) see whether it is there: `ChannelClosed` (404) if not."""
+        await self._call(
+            lambda done: self._raw.exchange_declare(
+                name, kind, passive=passive, durable=not passive, callback=done
+            )
+        )
+
+    async def bind(self, source: str, destination: str, pattern: str, *, to_exchange: bool) -> None:
+        """From an exchange to a queue, or to another exchange. Doing it twice is doing it once."""
+        if to_exchange:
+            await self._call(
+                lambda done: self._raw.exchange_bind(destination, source, pattern, callback=done)
+            )
+        else:
+            await self._call(lambda done: self._raw.queue_bind(destination, source, pattern, callback=done))
+
+    # -- Consuming -----------------------------------------------------------------------------------
+
+    async def consume(self, queue: str, tag: str, credit: int, on_delivery: OnDelivery) -> None:
+        """Have at most `credit` unsettled messages of `queue` delivered at a time, until `cancel`."""
+        if self._prefetch != credit:
+            await self._call(lambda done: self._raw.basic_qos(prefetch_count=credit, callback=done))
+            self._prefetch = credit
+
+        def deliver(_: object, method: Any, properties: Any, body: bytes) -> None:
+            on_delivery(method.delivery_tag, properties.headers or {}, properties.message_id, body)
+
+        await self._call(
+            lambda done: self._raw.basic_consume(queue, deliver, consumer_tag=tag, callback=done)
+        )
+
+    async def cancel(self, tag: str) -> None:
+        """Have nothing more delivered. What crosses this on its way still arrives before it returns."""
+
+        def send(done: Callable[[Any], None]) -> None:
+            self._raw.basic_cancel(tag, callback=done)
+            self._raw.take_what_crosses_the_cancel(tag)
+
+        if tag in self._raw.consumer_tags:
+            await self._call(send)
+
+    async def barrier(self) -> None:
+        """Return when the server has taken everything that was sent on this channel before, and everything
+        that it had sent by then has arrived.
+        """
+        if self._prefetch < 0:
+            self._prefetch = 1
+        # Any method with an answer would do. This one sets what is set already.
+        await self._call(lambda done: self._raw.basic_qos(prefetch_count=self._prefetch, callback=done))
+
+    def ack(self, tag: int, *, multiple: bool = False) -> None:
+        """The message is settled, with `multiple` all before it too."""
+        self._raw.basic_ack(tag, multiple)
+
+    def nack(self, tag: int) -> None:
+        """The message goes back into its queue."""
+        self._raw.basic_nack(tag, requeue=True)
+
+    # -- Publishing ----------------------------------------------------------------------------------
+
+    async def confirm(self, on_confirm: OnConfirm, on_return: OnReturn) -> None:
+        """Have the server answer for each message. They are numbered from 1."""
+
+        def confirmed(frame: Any) -> None:
+            method = frame.method
+            on_confirm(method.delivery_tag, method.multiple, isinstance(method, pika.spec.Basic.Ack))
+
+        def returned(_: object, method: Any, properties: Any, __: bytes) -> None:
+            on_return(method.exchange, method.routing_key, properties.message_id)
+
+        self._raw.add_on_return_callback(returned)
+        await self._call(lambda done: self._raw.confirm_delivery(confirmed, callback=done))
+
+    def publish(self, exchange: str, key: str, body: bytes, properties: Properties) -> None:
+        """Send a persistent message, to be returned when no queue takes it."""
+        self._raw.basic_publish(
+            exchange,
+            key,
+            body,
+            pika.BasicProperties(
+                content_type="application/json",
+                delivery_mode=2,
+                message_id=properties.message_id,
+                type=properties.type,
+                headers=dict(properties.headers) or None,
+            ),
+            mandatory=True,
+        )
+
+    async def close(self) -> None:
+        """Close the channel: what it holds goes back to its queue."""
+        if self._raw.is_open:
+            self._raw.close()
+        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            await self.wait_for(closed)
+        except (ChannelClosed, ConnectionLost):
+            return
+
+    def _on_close(self, _: object, reason: BaseException) -> None:
+        if isinstance(reason, pika.exceptions.ChannelClosedByBroker):
+            self.closed = ChannelClosed(reason.reply_code, reason.reply_text)
+        elif isinstance(reason, pika.exceptions.ChannelClosed):
+            self.closed = ChannelClosed(0, "the channel is closed")
+        else:
+            self.closed = _as_lost(reason)
+        for answer in list(self._waiting):
+            if not answer.done():
+                answer.set_exception(self.closed)
+        self.on_closed(self.closed)
+
+
+def _fulfil(answer: asyncio.Future[Any], value: object) -> None:
+    if not answer.done():  # whoever waited may have given up
+        answer.set_result(value)
+
+
+def _as_lost(error: object) -> ConnectionLost:
+    """Why a connection is gone, from what pika says."""
+    if isinstance(error, AMQPConnectionWorkflowFailed):
+        reasons = [_as_lost(each) for each in error.exceptions]
+        texts = dict.fromkeys(str(reason) for reason in reasons)
+        return ConnectionLost("; ".join(texts), refused=any(reason.refused for reason in reasons))
+    if isinstance(error, AMQPConnectorPhaseErrorBase):
+        return _as_lost(error.exception)
+    if isinstance(error, pika.exceptions.ProbableAuthenticationError):
+        return ConnectionLost("the server refused the user or the password", refused=True)
+    if isinstance(error, pika.exceptions.ProbableAccessDeniedError):
+        return ConnectionLost("the server refused the virtual host", refused=True)
+    if isinstance(error, pika.exceptions.ConnectionClosedByBroker):
+        refused = error.reply_code in (REFUSED, 530)
+        return ConnectionLost(f"the server closed the connection: {error.reply_text}", refused=refused)
+    return ConnectionLost(_text(error))
+
+
+def _text(error: object) -> str:
+    """A client's error for people. pika's own hold no credentials: it was never given a URL."""
+    text = str(error).strip()
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name

@@ -1,0 +1,336 @@
+"""The verbs of the contract, as AMQP does them.
+
+Two connections share one thread: one publishes, the other consumes. An alarm of the server (memory, disk)
+stops whoever publishes, and what is claimed can still be acknowledged then.
+
+==========  ==============================================================================================
+register    publish with confirms, mandatory
+claim       take from the taps; what spent its attempts, because its workers died of it, is buried here
+complete    acknowledge
+fail        publish the copy (through the delays, or to the dead) with confirms, then acknowledge
+release     the same, with the attempt given back
+rescue      nothing: when a connection breaks, the server hands its jobs to others at once
+==========  ==============================================================================================
+
+A process that dies between confirm and acknowledgement leaves the copy and the original: at least once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+from jobcontract.config import StoreSettings
+from jobcontract.contract import (
+    Capabilities,
+    ClaimedRecord,
+    Failure,
+    JobRecord,
+    Lease,
+    Registration,
+    Rescued,
+    Step,
+    Verdict,
+    side_doors_of,
+)
+from jobcontract.errors import StoreError, StoreUnavailable
+from jobcontract_rabbitmq import installation
+from jobcontract_rabbitmq.amqp import NOT_FOUND, REFUSED, ChannelClosed, ConnectionLost
+from jobcontract_rabbitmq.intake import Intake
+from jobcontract_rabbitmq.iothread import IOThread
+from jobcontract_rabbitmq.link import Link, Target
+from jobcontract_rabbitmq.message import Message, first_message
+from jobcontract_rabbitmq.options import RabbitOptions
+from jobcontract_rabbitmq.publisher import Outcome, Published, Publisher
+from jobcontract_rabbitmq.server import Server, capabilities_of
+from jobcontract_rabbitmq.settling import Settling
+from jobcontract_rabbitmq.tap import Delivery, QueueMissing
+from jobcontract_rabbitmq.topology import Address, Topology
+
+Result = TypeVar("Result")
+
+_NET = 0.5
+"""Seconds after its deadline that a call has to end by itself, with what it knows."""
+_MOST_REMEMBERED = 100_000
+
+
+class RabbitDriver:
+    """`jobcontract.contract.Driver` for RabbitMQ."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        """Contacts nothing. Raises `ConfigError`."""
+        self._backend = settings.name
+        self._options = settings.read_options(RabbitOptions)
+        self._target = Target(settings, self._options)
+        self._topology = Topology(self._options.namespace, self._options.priority_levels)
+        self._timeout = self._options.timeout.total_seconds()
+        self._io = IOThread(f"jobcontract-rabbitmq-{settings.name}")
+        self._consuming = Link(self._target, f"consumer {os.getpid()}")
+        self._publishing = Link(self._target, f"publisher {os.getpid()}")
+        self._publisher = Publisher(self._publishing, self._options.window)
+        self._settling = Settling(self._publisher, self._topology)
+        self._intake = Intake(self._consuming, self._topology, self._give_back)
+        self._capabilities: Capabilities | None = None
+        self._confirmed: set[str] = set()
+        self._closed = threading.Event()
+
+    # -- The door ------------------------------------------------------------------------------------
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Contacts the server once."""
+        if self._capabilities is None:
+            self._capabilities = self._run("asking what the server can do", self._ask_capabilities)
+        return self._capabilities
+
+    def register(self, records: Sequence[JobRecord]) -> list[Registration]:
+        """Publish."""
+        now = datetime.now(UTC)
+        messages = [
+            first_message(record, self._topology.to_ready(Address(record.queue, record.priority)), now)
+            for record in records
+        ]
+        known = self._run("registering jobs", lambda: self._register(records, messages))
+        return [Registration(UUID(record.id), created=record.id not in known) for record in records]
+
+    def claim(self, queues: Sequence[str], limit: int, lease: timedelta) -> list[ClaimedRecord]:
+        """Take deliveries; bury those whose attempts are spent, and take others for them."""
+        del lease  # it is as long as the connection
+        claimed: list[ClaimedRecord] = []
+        while len(claimed) < limit:
+            deliveries = self._run("claiming jobs", partial(self._claim, queues, limit - len(claimed)))
+            expires_at = datetime.now(UTC) + self._options.consumer_timeout
+            spent: list[Delivery] = []
+            for delivery in deliveries:
+                reading = delivery.read()
+                if reading.spent > reading.max_attempts:
+                    spent.append(delivery)
+                    continue
+                history = reading.history
+                held = Lease(
+                    reading.record.id,
+                    delivery.tap.address.queue,
+                    delivery.token,
+                    history.attempts,
+                    expires_at,
+                    history.refunded,
+                )
+                delivery.expires_at = expires_at
+                claimed.append(ClaimedRecord(held, reading.record))
+            if not spent:
+                break
+            self._run("burying jobs", partial(self._bury, spent))
+        return claimed
+
+    def complete(self, leases: Sequence[Lease]) -> list[Verdict]:
+        """Acknowledge."""
+        return self._run("completing jobs", lambda: self._settling.complete(self._intake, leases))
+
+    def fail(self, failures: Sequence[Failure]) -> list[Verdict]:
+        """Publish the copy, acknowledge the original."""
+        return self._run("failing jobs", lambda: self._fail(failures))
+
+    def extend(self, leases: Sequence[Lease], lease: timedelta) -> list[Verdict]:
+        """Nothing is longer than the server's consumer_timeout, so the expiry stays."""
+        del lease
+        return self._run("extending leases", lambda: self._extend(leases))
+
+    def release(self, leases: Sequence[Lease], delay: timedelta) -> list[Verdict]:
+        """Publish the copy, acknowledge the original."""
+        return self._run("releasing jobs", lambda: self._release(leases, delay))
+
+    def rescue(self, limit: int) -> Rescued:
+        """The server gives the jobs of a broken connection to others by itself."""
+        del limit
+        return Rescued(0, 0)
+
+    def wait(self, queues: Sequence[str], timeout: timedelta) -> bool:
+        """Have the server deliver, and return when it did."""
+        end = time.monotonic() + timeout.total_seconds()
+        try:
+            return self._run("waiting for jobs", lambda: self._wait(queues, end), until=end)
+        except StoreUnavailable:
+            # The caller's next claim will say so. Here it only means that nothing is heard.
+            self._closed.wait(max(0.0, end - time.monotonic()))
+            return False
+
+    def close(self) -> None:
+        """Give back what was fetched and not claimed, and close both connections."""
+        self._closed.set()
+        if self._io.started:
+            with suppress(StoreError):  # a connection that can't be closed breaks
+                self._run("closing", self._close)
+        self._io.close()
+
+    def install(self, *, dry_run: bool = False) -> list[Step]:
+        """Declare the topology."""
+        return self._run("declaring the topology", lambda: self._install(dry_run))
+
+    # -- On the loop ---------------------------------------------------------------------------------
+
+    async def _ask_capabilities(self) -> Capabilities:
+        connection = await self._consuming.connect()
+        return capabilities_of(
+            Server.of(connection.server, self._target.where),
+            self._options,
+            side_doors_of(self),
+            plaintext_abroad=self._target.plaintext_abroad,
+        )
+
+    async def _register(self, records: Sequence[JobRecord], messages: Sequence[Message]) -> set[str]:
+        """Publish what was not confirmed in an earlier call that failed; the ids of what was."""
+        known = {record.id for record in records} & self._confirmed if self._confirmed else set[str]()
+        if known:
+            self._confirmed -= known
+            messages = [message for message in messages if message.properties.message_id not in known]
+        published = await self._publish(messages)
+        if self._options.create_queues and Outcome.UNROUTABLE in published.outcomes:
+            missing = _with(messages, published, Outcome.UNROUTABLE)
+            ids = {message.properties.message_id for message in missing}
+            await self._create(dict.fromkeys(record.queue for record in records if record.id in ids))
+            again = await self._publish(missing)
+            repeated = iter(again.outcomes)
+            outcomes = [
+                next(repeated) if outcome is Outcome.UNROUTABLE else outcome for outcome in published.outcomes
+            ]
+            published = Published(outcomes, again.reason or published.reason, again.code or published.code)
+        self._check_registered(records, messages, published)
+        return known
+
+    def _check_registered(
+        self, records: Sequence[JobRecord], messages: Sequence[Message], published: Published
+    ) -> None:
+        if all(outcome is Outcome.CONFIRMED for outcome in published.outcomes):
+            return
+        # The caller will register all of them again. What is stored must not be stored twice.
+        confirmed = {each.properties.message_id for each in _with(messages, published, Outcome.CONFIRMED)}
+        if len(self._confirmed) + len(confirmed) <= _MOST_REMEMBERED:
+            self._confirmed |= confirmed
+        unroutable = {each.properties.message_id for each in _with(messages, published, Outcome.UNROUTABLE)}
+        queues = sorted({record.queue for record in records if record.id in unroutable})
+        if queues:
+            raise StoreError(
+                f"RabbitMQ at {self._target.where} has no queue for jobs of {', '.join(map(repr, queues))}: "
+                f"add the name to `queues` of backend {self._backend!r} and run jobctl init "
+                f"({len(confirmed)} of {len(messages)} jobs were stored)"
+            )
+        self._check(published, "jobs", len(messages))
+
+    def _check(self, published: Published, what: str, count: int) -> None:
+        """Raise for whatever was not confirmed."""
+        missing = sum(outcome is not Outcome.CONFIRMED for outcome in published.outcomes)
+        if not missing:
+            return
+        if published.code:
+            raise self._refusal(ChannelClosed(published.code, published.reason))
+        if Outcome.UNROUTABLE in published.outcomes:
+            raise StoreError(
+                f"RabbitMQ at {self._target.where} lacks queues that {what} should go to; run jobctl init"
+            )
+        if Outcome.UNKNOWN not in published.outcomes:
+            raise StoreUnavailable(
+                f"RabbitMQ at {self._target.where} refused {missing} of {count} {what}: "
+                "a queue is full or has no majority of its nodes"
+            )
+        raise StoreUnavailable(
+            f"RabbitMQ at {self._target.where} did not confirm {missing} of {count} {what}: "
+            f"{published.reason}"
+        )
+
+    async def _publish(self, messages: Sequence[Message]) -> Published:
+        if not messages:
+            return Published([])
+        return await self._publisher.publish(messages, self._until())
+
+    async def _claim(self, queues: Sequence[str], limit: int) -> list[Delivery]:
+        try:
+            return await self._intake.claim(queues, limit)
+        except QueueMissing:
+            # A queue without jobs need not exist, but the installation must.
+            channel = await (await self._consuming.connect()).channel()
+            await channel.declare_exchange(self._topology.ready_exchange, "direct", passive=True)
+            await channel.close()
+            return []
+
+    async def _fail(self, failures: Sequence[Failure]) -> list[Verdict]:
+        verdicts, published = await self._settling.fail(self._intake, failures, self._until())
+        self._check(published, "failed jobs", len(failures))
+        return verdicts
+
+    async def _release(self, leases: Sequence[Lease], delay: timedelta) -> list[Verdict]:
+        verdicts, published = await self._settling.release(self._intake, leases, delay, self._until())
+        self._check(published, "released jobs", len(leases))
+        return verdicts
+
+    async def _bury(self, spent: Sequence[Delivery]) -> None:
+        published = await self._settling.bury(self._intake, spent, self._until())
+        self._check(published, "dead jobs", len(spent))
+
+    async def _extend(self, leases: Sequence[Lease]) -> list[Verdict]:
+        return self._settling.extend(self._intake, leases)
+
+    async def _give_back(self, spare: Sequence[Delivery]) -> None:
+        with suppress(StoreError):  # they go back when the connection breaks
+            await self._settling.give_back(spare, self._until())
+
+    async def _wait(self, queues: Sequence[str], end: float) -> bool:
+        loop = asyncio.get_running_loop()
+        return await self._intake.wait(queues, loop.time() + end - time.monotonic())
+
+    async def _install(self, dry_run: bool) -> list[Step]:
+        connection = await self._consuming.connect()
+        Server.of(connection.server, self._target.where)
+        objects = list(self._topology.objects(self._options.queues))
+        steps = await installation.missing(connection, objects)
+        if not dry_run:
+            await installation.declare(connection, objects)
+        return steps
+
+    async def _create(self, queues: Iterable[str]) -> None:
+        connection = await self._consuming.connect()
+        objects = [each for queue in queues for each in self._topology.queue_objects(queue)]
+        await installation.declare(connection, objects)
+
+    async def _close(self) -> None:
+        await self._intake.close()
+        await self._consuming.close()
+        await self._publishing.close()
+
+    # -- The mechanism -------------------------------------------------------------------------------
+
+    def _until(self) -> float:
+        return asyncio.get_running_loop().time() + self._timeout
+
+    def _run(
+        self, what: str, operation: Callable[[], Coroutine[Any, Any, Result]], *, until: float | None = None
+    ) -> Result:
+        """Run `operation` on the loop; what it raises becomes an error of jobcontract."""
+        longest = self._timeout if until is None else max(0.0, until - time.monotonic())
+        try:
+            return self._io.run(operation, longest + _NET, f"RabbitMQ at {self._target.where}: {what}")
+        except ConnectionLost as error:
+            raise StoreUnavailable(
+                f"the connection to RabbitMQ at {self._target.where} was lost: {error}"
+            ) from None
+        except ChannelClosed as error:
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: ChannelClosed) -> StoreError:
+        """Why the server closed a channel."""
+        if error.code == NOT_FOUND:
+            return StoreError(f"RabbitMQ at {self._target.where} is not prepared ({error}); run jobctl init")
+        if error.code == REFUSED:
+            return StoreError(f"RabbitMQ at {self._target.where} does not let the user do that: {error}")
+        return StoreUnavailable(f"RabbitMQ at {self._target.where} closed the channel: {error}")
+
+
+def _with(messages: Sequence[Message], published: Published, outcome: Outcome) -> list[Message]:
+    return [message for message, found in zip(messages, published.outcomes, strict=True) if found is outcome]

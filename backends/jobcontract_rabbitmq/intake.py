@@ -1,0 +1,278 @@
+"""Claims and waits over the taps of a driver: how much may come, and what of it goes back.
+
+A consumer is given what it did not ask for just now, and what it was given is nobody else's. So the credit of
+our consumers follows the claims: the *allowance* is how many jobs the caller said it can take and did not get
+yet (it grows by one with each job that is settled), and credit plus buffers stay within it. What nobody here
+claimed for `SPARE` goes back to its queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from jobcontract_rabbitmq.amqp import ChannelClosed, ConnectionLost
+from jobcontract_rabbitmq.iothread import all_of
+from jobcontract_rabbitmq.link import Link
+from jobcontract_rabbitmq.tap import Delivery, QueueMissing, Tap
+from jobcontract_rabbitmq.topology import Address, Topology
+
+SPARE = 0.25
+"""Seconds that a delivery is kept, and credit left open, for a caller who does not come back."""
+
+LONGEST_SPARE = 1.0
+"""Seconds that a delivery is kept for one who comes back and takes others, of a better priority."""
+
+_LOOK_AGAIN = 0.25
+"""Seconds between looks at whether a missing queue is there now."""
+
+GiveBack = Callable[[Sequence[Delivery]], Awaitable[None]]
+
+
+class Intake:
+    """The consuming half of a driver. Belongs to the driver's loop."""
+
+    def __init__(self, link: Link, topology: Topology, give_back: GiveBack) -> None:
+        self._link = link
+        self._topology = topology
+        self._give_back = give_back
+        self._taps: dict[Address, Tap] = {}
+        self._filling = asyncio.Lock()
+        self._allowance = 0
+        self._waited_for: Counter[str] = Counter()
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._trimmer: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # -- Claims --------------------------------------------------------------------------------------
+
+    async def claim(self, queues: Sequence[str], limit: int) -> list[Delivery]:
+        """At most `limit` deliveries, by priority. Raises `QueueMissing` when none of the queues exists."""
+        levels = self._levels(queues)
+        async with self._filling:
+            self._allowance = limit
+            await self._fill(levels, limit)
+            taken: list[Delivery] = []
+            for taps in levels:
+                shares = _shares([len(tap.buffer) for tap in taps], limit - len(taken))
+                for tap, share in zip(taps, shares, strict=True):
+                    taken += tap.take(share)
+            self._allowance -= len(taken)
+            await self._keep_within_allowance()
+        self._note_asked(levels)
+        return taken
+
+    async def _fill(self, levels: Sequence[Sequence[Tap]], limit: int) -> None:
+        """Bring into the buffers what a claim of `limit` should take."""
+        looked_at: list[Tap] = []
+        covered = 0
+        for taps in levels:
+            covered += sum(len(tap.buffer) for tap in taps)
+            if covered >= limit:
+                # What is below is not taken. Here, a full buffer must not hide the queue beside it.
+                looked_at += [tap for tap in taps if not tap.buffer]
+                break
+            looked_at += taps
+        ready = await _count_ready(looked_at)
+        if looked_at and not ready and not covered:
+            raise QueueMissing(looked_at[0].name)
+        wanted: list[tuple[Tap, int]] = []
+        left = limit
+        for taps in levels:
+            there = [len(tap.buffer) + ready.get(tap, 0) for tap in taps]
+            for tap, share in zip(taps, _shares(there, left), strict=True):
+                left -= share
+                more = share - len(tap.buffer) - tap.free
+                if more > 0:
+                    wanted.append((tap, more))
+        if wanted:
+            await all_of(tap.listen(more) for tap, more in wanted)
+            self._sweep_soon()
+
+    async def _keep_within_allowance(self) -> None:
+        """Take credit back that the caller has no use for, the least urgent first."""
+        excess = -self._spare_allowance()
+        for tap in sorted(self._taps.values(), key=lambda tap: tap.address.level):
+            if excess <= 0:
+                return
+            if tap.listening:
+                excess -= tap.free
+                await tap.stop_listening()
+
+    def _spare_allowance(self) -> int:
+        return self._allowance - sum(tap.free + len(tap.buffer) for tap in self._taps.values())
+
+    def settled(self, count: int) -> None:
+        """So many claimed jobs are settled: as many hands are free."""
+        self._allowance += count
+
+    def claimed(self, token: str, job_id: str, queue: str) -> Delivery | None:
+        """The delivery that `token` is current for."""
+        for address in self._topology.addresses(queue):
+            tap = self._taps.get(address)
+            delivery = tap.claimed(token, job_id) if tap is not None else None
+            if delivery is not None:
+                return delivery
+        return None
+
+    # -- Waits ---------------------------------------------------------------------------------------
+
+    async def wait(self, queues: Sequence[str], until: float) -> bool:
+        """True as soon as something is there for a claim, False at the loop's time `until`."""
+        levels = self._levels(queues)
+        taps = [tap for level in levels for tap in level]
+        loop = asyncio.get_running_loop()
+        self._waited_for.update(queues)
+        try:
+            while not self._closed:
+                if await self._listen(taps):
+                    return True
+                arrival = loop.create_future()
+                self._waiters.add(arrival)
+                missing = not all(tap.listening for tap in taps)
+                pause = min(_LOOK_AGAIN if missing else until - loop.time(), until - loop.time())
+                try:
+                    async with asyncio.timeout(max(pause, 0)):
+                        await arrival
+                except TimeoutError:
+                    pass
+                finally:
+                    self._waiters.discard(arrival)
+                if any(tap.buffer for tap in taps):
+                    return True
+                if loop.time() >= until:
+                    return False
+            return False
+        finally:
+            self._waited_for.subtract(queues)
+            self._note_asked(levels)
+            self._sweep_soon()
+
+    async def _listen(self, taps: Sequence[Tap]) -> bool:
+        """Let each of `taps` bring something; whether there is something already."""
+        async with self._filling:
+            silent = await _count_ready([tap for tap in taps if not tap.listening])
+            if any(silent.values()) or any(tap.buffer for tap in taps):
+                return True
+            if silent:
+                # One each, also with fewer free hands than taps: when the first thing comes, the rest is told
+                # to stop (`_trim`).
+                each = max(1, self._spare_allowance() // len(silent))
+                await all_of(tap.listen(each) for tap in silent)
+                self._sweep_soon()
+            return any(tap.buffer for tap in taps)
+
+    def _on_arrival(self) -> None:
+        if not self._waiters:
+            return
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        if self._trimmer is None:
+            self._trimmer = asyncio.ensure_future(self._trim())
+
+    async def _trim(self) -> None:
+        try:
+            async with self._filling:
+                await self._keep_within_allowance()
+        except (ChannelClosed, ConnectionLost):
+            pass
+        finally:
+            self._trimmer = None
+
+    # -- What goes back ------------------------------------------------------------------------------
+
+    def _note_asked(self, levels: Iterable[Iterable[Tap]]) -> None:
+        now = time.monotonic()
+        for taps in levels:
+            for tap in taps:
+                tap.asked_at = now
+
+    def _sweep_soon(self) -> None:
+        if self._sweeper is None and not self._closed:
+            self._sweeper = asyncio.ensure_future(self._sweep())
+
+    async def _sweep(self) -> None:
+        try:
+            while any(tap.buffer or tap.listening for tap in self._taps.values()):
+                await asyncio.sleep(SPARE / 2)
+                now = time.monotonic()
+                for tap in list(self._taps.values()):
+                    if self._is_idle(tap, now) or (
+                        tap.buffer and now - tap.buffer[0].arrived > LONGEST_SPARE
+                    ):
+                        async with self._filling:
+                            await self._stand_down(tap)
+        except (ChannelClosed, ConnectionLost):
+            pass  # what we held is the server's again
+        finally:
+            self._sweeper = None
+
+    def _is_idle(self, tap: Tap, now: float) -> bool:
+        if self._waited_for[tap.address.queue] > 0 or not (tap.buffer or tap.listening):
+            return False
+        return now - tap.asked_at > SPARE
+
+    async def _stand_down(self, tap: Tap) -> None:
+        await tap.stop_listening()
+        spare = tap.give_up_buffer()
+        if spare:
+            await self._give_back(spare)
+
+    async def close(self) -> None:
+        """Listen to nothing, and give back what nobody claimed. Ends the waits."""
+        self._closed = True
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        if self._link.connection is None:
+            return
+        async with self._filling:
+            try:
+                for tap in self._taps.values():
+                    await self._stand_down(tap)
+            except (ChannelClosed, ConnectionLost):
+                return
+
+    def _levels(self, queues: Sequence[str]) -> list[list[Tap]]:
+        """The taps of `queues`, the best priority first."""
+        by_queue = [[self._tap(address) for address in self._topology.addresses(queue)] for queue in queues]
+        return [list(taps) for taps in zip(*by_queue, strict=True)]
+
+    def _tap(self, address: Address) -> Tap:
+        tap = self._taps.get(address)
+        if tap is None:
+            name = self._topology.ready_queue(address)
+            tap = self._taps[address] = Tap(self._link, address, name, self._on_arrival)
+        return tap
+
+
+async def _count_ready(taps: Sequence[Tap]) -> dict[Tap, int]:
+    """Those of `taps` that exist, with what is ready there."""
+
+    async def count(tap: Tap) -> int | None:
+        try:
+            return await tap.count_ready()
+        except QueueMissing:
+            return None
+
+    counts = await all_of(count(tap) for tap in taps)
+    return {tap: ready for tap, ready in zip(taps, counts, strict=True) if ready is not None}
+
+
+def _shares(there: Sequence[int], limit: int) -> list[int]:
+    """`limit` split over queues that have so many each: evenly, as far as each has."""
+    shares = [0] * len(there)
+    while limit > 0:
+        hungry = [index for index, count in enumerate(there) if count > shares[index]]
+        if not hungry:
+            break
+        each = max(1, limit // len(hungry))
+        for index in hungry:
+            share = min(each, there[index] - shares[index], limit)
+            shares[index] += share
+            limit -= share
+    return shares

@@ -1,0 +1,143 @@
+"""A job as a message: the envelope is the body, which is never touched again; its history is in the headers.
+
+===================  ==================================================================================
+body                 the envelope, `jobcontract.records`; `run_at` in it is the first one
+message_id, type     the job's id and kind, for people who look at the broker
+``x-delivery-count`` the broker's: how often this very message was delivered before
+``attempts``         how often the job was claimed before this message was published
+``refunded``         how many of those do not count
+``run_at``           of a job that came back: when it is, or was, due (milliseconds since 1970, our clock)
+``error``            the last error
+``died_at``          of a dead job: when (milliseconds since 1970, our clock)
+===================  ==================================================================================
+
+All are absent where they would be 0 or empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from jobcontract.contract import JobRecord
+from jobcontract.records import Undecodable, from_envelope, to_envelope
+from jobcontract_rabbitmq.amqp import Properties
+from jobcontract_rabbitmq.topology import Route
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Message(NamedTuple):
+    """What is published, and where."""
+
+    route: Route
+    body: bytes
+    properties: Properties
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a job has been through, as its headers tell."""
+
+    attempts: int = 0
+    """How often it was claimed."""
+    refunded: int = 0
+    """How many of those do not count against max_attempts."""
+    run_at: datetime | None = None
+    """None where the envelope's is still the one."""
+    error: str | None = None
+    died_at: datetime | None = None
+
+    @classmethod
+    def of(cls, headers: Mapping[str, object]) -> History:
+        """As far as the headers can be read: they come from the broker, and anybody may have written them."""
+        return cls(
+            attempts=_count(headers.get("attempts")) + _count(headers.get("x-delivery-count")),
+            refunded=_count(headers.get("refunded")),
+            run_at=_instant(headers.get("run_at")),
+            error=error if isinstance(error := headers.get("error"), str) else None,
+            died_at=_instant(headers.get("died_at")),
+        )
+
+    def claimed(self) -> History:
+        """One more attempt."""
+        return replace(self, attempts=self.attempts + 1)
+
+    def headers(self) -> Mapping[str, str | int]:
+        """For the next message of the job."""
+        found: dict[str, str | int] = {}
+        if self.attempts:
+            found["attempts"] = self.attempts
+        if self.refunded:
+            found["refunded"] = self.refunded
+        if self.run_at is not None:
+            found["run_at"] = (self.run_at - _EPOCH) // _MILLISECOND
+        if self.error is not None:
+            found["error"] = self.error
+        if self.died_at is not None:
+            found["died_at"] = (self.died_at - _EPOCH) // _MILLISECOND
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A delivered message, read."""
+
+    record: JobRecord
+    """Untrusted."""
+    history: History
+    """With the claim that reads it counted in."""
+
+    @property
+    def spent(self) -> int:
+        """How many attempts count, this one included."""
+        return self.history.attempts - self.history.refunded
+
+    @property
+    def max_attempts(self) -> int:
+        """1 where the record says nothing that could be meant."""
+        return max(1, _count(self.record.max_attempts))
+
+    def again(self, route: Route, history: History, body: bytes) -> Message:
+        """The next message of the job."""
+        kind = self.record.kind if _is_short_text(self.record.kind) else ""
+        return Message(route, body, Properties(self.record.id, kind, history.headers()))
+
+
+def read(body: bytes, headers: Mapping[str, object], message_id: str | None, queue: str) -> Reading:
+    """The job in a message. What can't be decoded comes as a record that can't be either, so that it dies
+    with the reason.
+    """
+    history = History.of(headers).claimed()
+    try:
+        record = from_envelope(body)
+    except Undecodable as error:
+        return Reading(
+            JobRecord(message_id or "", "", queue, 0, history.run_at, 1, None, None, str(error), None),
+            history,
+        )
+    return Reading(record if history.run_at is None else record._replace(run_at=history.run_at), history)
+
+
+def first_message(record: JobRecord, route: Route, now: datetime) -> Message:
+    """The message of a job that is registered. Its run_at is `now` where it says none."""
+    if record.run_at is None:
+        record = record._replace(run_at=now)
+    return Message(route, to_envelope(record).encode(), Properties(record.id, record.kind))
+
+
+def _is_short_text(value: object) -> bool:
+    return isinstance(value, str) and len(value.encode(errors="replace")) < 256
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31 else 0
+
+
+def _instant(value: object) -> datetime | None:
+    if isinstance(value, int) and 0 <= value < 1 << 42:  # milliseconds until 2109
+        return _EPOCH + value * _MILLISECOND
+    return None

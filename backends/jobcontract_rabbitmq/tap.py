@@ -1,0 +1,310 @@
+"""What is taken from one RabbitMQ queue: its channel, its consumers, its deliveries that are not settled."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from secrets import token_hex
+
+from jobcontract_rabbitmq.amqp import NOT_FOUND, Channel, ChannelClosed
+from jobcontract_rabbitmq.link import Link
+from jobcontract_rabbitmq.message import Reading, read
+from jobcontract_rabbitmq.topology import Address
+
+_MOST_CONSUMERS = 8
+
+
+class QueueMissing(Exception):
+    """There is no such queue on the server."""
+
+
+class Hand(Enum):
+    """In whose hands a delivery is."""
+
+    BUFFER = "buffer"
+    """Delivered to us, and to nobody here yet."""
+    CLAIM = "claim"
+    """Claimed: its token is current."""
+    GONE = "gone"
+    """Being settled, or settled, or lost. No token is good for it any more."""
+
+
+@dataclass(slots=True, eq=False)
+class Consumer:
+    """A subscription with its own credit. Credit can't be changed, so a tap has several."""
+
+    tag: str
+    credit: int
+    unsettled: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One message that was delivered and not settled yet."""
+
+    tap: Tap
+    epoch: str
+    tag: int
+    consumer: Consumer
+    headers: Mapping[str, object]
+    message_id: str | None
+    body: bytes
+    arrived: float
+    """By the monotonic clock."""
+    hand: Hand = Hand.BUFFER
+    reading: Reading | None = None
+    """Since it was claimed."""
+    expires_at: datetime | None = None
+    """Since it was claimed: when the server will take it back."""
+
+    def read(self) -> Reading:
+        """What is in it, for the claim that takes it. In the claimer's thread, for it takes its time."""
+        self.reading = read(self.body, self.headers, self.message_id, self.tap.address.queue)
+        return self.reading
+
+    @property
+    def token(self) -> str:
+        """Good for this delivery alone, on this channel alone."""
+        return f"{self.epoch}.{self.tag}"
+
+
+@dataclass(slots=True)
+class _Session:
+    """What ends with a channel. A tag means something on its own channel only; on a later one it is another
+    message's, or nobody's, and then the server closes that channel with everything on it.
+    """
+
+    channel: Channel
+    epoch: str = field(default_factory=lambda: token_hex(8))
+    consumers: dict[str, Consumer] = field(default_factory=dict[str, Consumer])
+    unsettled: dict[int, Delivery] = field(default_factory=dict[int, Delivery])
+    """By tag, in the order of the tags."""
+    complete: bool = True
+    """Whether `unsettled` holds all that the server counts as such, so that "all before it" is what we mean.
+    """
+
+
+class Tap:
+    """One RabbitMQ queue as seen by one driver. Belongs to the driver's loop.
+
+    It has a channel of its own, so that whatever closes it (a job that was held longer than the server's
+    consumer_timeout, a queue that was deleted) loses no lease of another queue or priority.
+    """
+
+    def __init__(self, link: Link, address: Address, name: str, on_arrival: Callable[[], None]) -> None:
+        self.address = address
+        self.name = name
+        self.buffer: list[Delivery] = []
+        """Delivered and not claimed, in the order of arrival."""
+        self.asked_at = 0.0
+        """When somebody last wanted something of it, by the monotonic clock."""
+        self._link = link
+        self._on_arrival = on_arrival
+        self._session: _Session | None = None
+        self._opening = asyncio.Lock()
+        self._changing = asyncio.Lock()
+
+    # -- Looking -------------------------------------------------------------------------------------
+
+    @property
+    def free(self) -> int:
+        """How many more deliveries may come without a further word from us."""
+        if self._session is None:
+            return 0
+        return sum(consumer.credit - consumer.unsettled for consumer in self._session.consumers.values())
+
+    @property
+    def listening(self) -> bool:
+        """Whether anything can come by itself."""
+        return self.free > 0
+
+    def claimed(self, token: str, job_id: str) -> Delivery | None:
+        """The delivery that `token` is current for."""
+        session = self._session
+        epoch, _, tag = token.partition(".")
+        if session is None or session.epoch != epoch or not tag.isdigit():
+            return None
+        delivery = session.unsettled.get(int(tag))
+        if delivery is None or delivery.hand is not Hand.CLAIM or delivery.reading is None:
+            return None
+        return delivery if delivery.reading.record.id == job_id else None
+
+    @property
+    def epoch(self) -> str | None:
+        """The present channel's name in tokens."""
+        return None if self._session is None else self._session.epoch
+
+    async def count_ready(self) -> int:
+        """How many messages are nobody's now. What was already on its way to us is in the buffer afterwards.
+
+        Raises `QueueMissing`.
+        """
+        session = await self._open()
+        try:
+            ready = await session.channel.count_ready(self.name)
+        except ChannelClosed as error:
+            if error.code == NOT_FOUND:
+                raise QueueMissing(self.name) from None
+            raise
+        if self.listening:
+            await session.channel.barrier()
+        return ready
+
+    # -- Taking --------------------------------------------------------------------------------------
+
+    async def listen(self, more: int) -> None:
+        """Let `more` deliveries come. Those that are there now have come when it returns."""
+        session = await self._open()
+        async with self._changing:
+            consumers = session.consumers
+            idle = not any(consumer.unsettled for consumer in consumers.values())
+            if consumers and (idle or len(consumers) >= _MOST_CONSUMERS):
+                more += await self._cancel_all(session)
+            consumer = Consumer(f"{session.epoch}.{token_hex(4)}", more)
+            consumers[consumer.tag] = consumer
+
+            def arrived(tag: int, headers: Mapping[str, object], message_id: str | None, body: bytes) -> None:
+                self._arrived(session, consumer, tag, headers, message_id, body)
+
+            await session.channel.consume(self.name, consumer.tag, more, arrived)
+        await session.channel.barrier()
+
+    async def stop_listening(self) -> None:
+        """Let nothing more come. What came stays, and settling it brings nothing new."""
+        session = self._session
+        if session is not None and session.consumers:
+            async with self._changing:
+                await self._cancel_all(session)
+
+    async def _cancel_all(self, session: _Session) -> int:
+        """Returns the credit that was not used."""
+        unused = 0
+        for tag, consumer in list(session.consumers.items()):
+            await session.channel.cancel(tag)
+            unused += consumer.credit - consumer.unsettled
+            session.consumers.pop(tag, None)
+        return unused
+
+    def take(self, count: int) -> list[Delivery]:
+        """At most `count` deliveries out of the buffer, into the hand of a claim."""
+        taken, self.buffer = self.buffer[:count], self.buffer[count:]
+        for delivery in taken:
+            delivery.hand = Hand.CLAIM
+        return taken
+
+    def give_up_buffer(self) -> list[Delivery]:
+        """All of the buffer, to be settled by whoever asked for it."""
+        spare, self.buffer = self.buffer, []
+        for delivery in spare:
+            delivery.hand = Hand.GONE
+        return spare
+
+    # -- Settling ------------------------------------------------------------------------------------
+
+    def hold(self, delivery: Delivery) -> None:
+        """It could not be settled, and is in its claim's hand again, if it is still ours."""
+        session = self._session
+        if session is not None and session.unsettled.get(delivery.tag) is delivery:
+            delivery.hand = Hand.CLAIM
+
+    def ack(self, deliveries: Iterable[Delivery]) -> None:
+        """The messages are settled. Those of an earlier channel are not spoken of."""
+        session = self._session
+        if session is None:
+            return
+        tags = {delivery.tag for delivery in deliveries if delivery.epoch == session.epoch}
+        if not tags:
+            return
+        first: list[int] = []
+        for tag in session.unsettled:  # as many as are the oldest of all go in one word
+            if tag not in tags or not session.complete:
+                break
+            first.append(tag)
+        if first:
+            session.channel.ack(first[-1], multiple=len(first) > 1)
+        for tag in tags.difference(first):
+            session.channel.ack(tag)
+        for tag in tags:
+            self._forget(session, tag)
+
+    def nack(self, deliveries: Iterable[Delivery]) -> None:
+        """The messages go back into the queue. Costs each an attempt before RabbitMQ 4.3."""
+        session = self._session
+        for delivery in deliveries:
+            if session is not None and delivery.epoch == session.epoch:
+                session.channel.nack(delivery.tag)
+                self._forget(session, delivery.tag)
+
+    async def barrier(self) -> None:
+        """Return when the server has taken what was acknowledged."""
+        if self._session is not None:
+            await self._session.channel.barrier()
+
+    @staticmethod
+    def _forget(session: _Session, tag: int) -> None:
+        delivery = session.unsettled.pop(tag, None)
+        if delivery is not None:
+            delivery.hand = Hand.GONE
+            delivery.consumer.unsettled -= 1
+
+    # -- What the server does ------------------------------------------------------------------------
+
+    async def _open(self) -> _Session:
+        async with self._opening:
+            connection = await self._link.connect()
+            session = self._session
+            if session is None or session.channel.connection is not connection:
+                channel = await connection.channel()
+                session = self._session = _Session(channel)
+                channel.on_closed = lambda _: self._end(session)
+                channel.on_cancelled = lambda tag: self._end_consumer(session, tag)
+                if channel.closed is not None:
+                    self._end(session)
+                    raise channel.closed
+            return session
+
+    def _arrived(
+        self,
+        session: _Session,
+        consumer: Consumer,
+        tag: int,
+        headers: Mapping[str, object],
+        message_id: str | None,
+        body: bytes,
+    ) -> None:
+        consumer.unsettled += 1
+        delivery = Delivery(self, session.epoch, tag, consumer, headers, message_id, body, time.monotonic())
+        session.unsettled[tag] = delivery
+        self.buffer.append(delivery)
+        self._on_arrival()
+
+    def _end(self, session: _Session) -> None:
+        """The channel is gone, and with it every lease on it: the server gives the jobs to others."""
+        self._lose(session.unsettled.values())
+        session.unsettled.clear()
+        session.consumers.clear()
+        if self._session is session:
+            self._session = None
+
+    def _end_consumer(self, session: _Session, tag: str) -> None:
+        """The server ended a consumer: the queue is gone, or (from 4.3) a job was held for too long. It took
+        back what that consumer held.
+        """
+        if session.consumers.pop(tag, None) is None:
+            return
+        held = [each for each in session.unsettled.values() if each.consumer.tag == tag]
+        session.complete = session.complete and not held
+        self._lose(held)
+        for delivery in held:
+            session.unsettled.pop(delivery.tag, None)
+
+    def _lose(self, deliveries: Iterable[Delivery]) -> None:
+        lost = list(deliveries)
+        for delivery in lost:
+            delivery.hand = Hand.GONE
+        if lost:
+            self.buffer = [delivery for delivery in self.buffer if delivery.hand is Hand.BUFFER]
