@@ -51,6 +51,7 @@ class Claimer:
         settler: Settler,
         *,
         extend: Callable[[Claim, timedelta | None], None],
+        on_put: Callable[[], None],
         on_drained: Callable[[], None],
     ) -> None:
         self._backend = backend
@@ -60,6 +61,7 @@ class Claimer:
         self._holdings = holdings
         self._settler = settler
         self._extend = extend
+        self._on_put = on_put
         self._on_drained = on_drained
         self._lease: timedelta | None = None
         self._clogs: dict[str, _Clog] = {}
@@ -126,6 +128,7 @@ class Claimer:
         self._holdings.add(holds)
         self._holdings.add(hold for hold, _ in unknown)
         deferred = self._buffer.put(holds)
+        self._on_put()
         for hold, outcome in unknown:
             self._settler.put(hold, outcome)
         for hold, delay in deferred:
@@ -170,7 +173,9 @@ class Claimer:
         ]
 
     def _clogged_for(self) -> float:
-        return max(0.001, min(clog.until for clog in self._clogs.values()) - time.monotonic())
+        """Seconds until the next queue is worth another look, of those that are left alone now."""
+        now = time.monotonic()
+        return min((clog.until - now for clog in self._clogs.values() if clog.until > now), default=0.0)
 
     def _note_clogs(self, claims: Sequence[Claim], sent_back: set[int], now: float) -> None:
         """A queue of which everything went back is left alone for a moment, or its whole backlog would be
@@ -219,8 +224,10 @@ class Claimer:
         pause = min(poll, _FIRST_PAUSE / 10 * 2 ** min(self._fruitless, 16))
         if self._options.until_empty:
             return self._wait_for_the_end(pause)
+        for queue in queues:
+            self._clogs.pop(queue, None)  # it is empty now, whatever was in it
         if self._clogs:
-            poll = min(poll, self._clogged_for())
+            poll = max(0.001, min(poll, self._clogged_for()))
         hinted = self._backend.wait(queues, timedelta(seconds=poll))
         if not hinted:
             self._fruitless = 0

@@ -7,6 +7,7 @@ import contextvars
 import logging
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 
 from jobcontract.execute import Outcome, execute, execute_async, outcome_of
@@ -30,11 +31,12 @@ class Hands:
         self._settler = settler
         self._count = 0
         self._counting = threading.Lock()
-        self._event_loop = EventLoop(buffer, settler)
+        self._event_loop = EventLoop(buffer, settler, on_free=self.reinforce)
 
-    def start(self) -> None:
-        """Begin with one hand."""
-        self._reinforce()
+    def reinforce(self) -> None:
+        """Start another hand if jobs wait that none is free to take. Cheap when there is nothing to do."""
+        if self._count < self._most and self._buffer.starving:
+            self._add()
 
     def close(self) -> None:
         """After `Buffer.close`: the threads end by themselves as their handlers return; the event loop ends
@@ -42,7 +44,7 @@ class Hands:
         """
         self._event_loop.close()
 
-    def _reinforce(self) -> None:
+    def _add(self) -> None:
         with self._counting:
             if self._count >= self._most:
                 return
@@ -55,10 +57,9 @@ class Hands:
         while (hold := buffer.take()) is not None:
             if hold.handler.is_async:
                 self._event_loop.start(hold)
-                continue
-            if self._count < self._most and buffer.starving:
-                self._reinforce()
-            self._run(hold)
+            else:
+                self.reinforce()
+                self._run(hold)
 
     def _run(self, hold: Hold) -> None:
         started = time.monotonic()
@@ -76,9 +77,10 @@ class Hands:
 class EventLoop:
     """The thread in which the coroutines of async handlers run, started with the first of them."""
 
-    def __init__(self, buffer: Buffer, settler: Settler) -> None:
+    def __init__(self, buffer: Buffer, settler: Settler, on_free: Callable[[], None]) -> None:
         self._buffer = buffer
         self._settler = settler
+        self._on_free = on_free
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[Outcome]] = set()  # asyncio itself holds its tasks weakly only
@@ -113,7 +115,7 @@ class EventLoop:
         started = time.monotonic()
         if not may_start(hold, started):
             self._settler.put(hold, NOT_STARTED)
-            self._buffer.free(hold, None)
+            self._free(hold, None)
             return
         hold.started_at = started
         task = loop.create_task(execute_async(hold.claim, hold.handler, hold.context))
@@ -131,7 +133,11 @@ class EventLoop:
         else:
             outcome = task.result()
         self._settler.put(hold, outcome)
-        self._buffer.free(hold, finished - started)
+        self._free(hold, finished - started)
+
+    def _free(self, hold: Hold, seconds: float | None) -> None:
+        self._buffer.free(hold, seconds)
+        self._on_free()
 
     def _cancel_and_stop(self, loop: asyncio.AbstractEventLoop) -> None:
         for task in self._tasks:

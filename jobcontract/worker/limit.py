@@ -10,6 +10,8 @@ from datetime import timedelta
 from jobcontract.worker.hold import Hold
 
 _WEIGHT = 0.1
+_GUESS = 0.2
+"""Seconds that a job of the kind takes, while none has been measured."""
 _SHORTEST_DEFERRAL = 1
 _LONGEST_DEFERRAL = 60
 
@@ -60,6 +62,7 @@ class KindLimit:
         if self.waiting:
             return self.waiting.popleft()
         self._taken -= 1
+        self._free_at = 0.0  # there is a slot and nobody for it: those that were sent away are due too late
         return None
 
     def ahead(self, horizon: float) -> int:
@@ -71,7 +74,7 @@ class KindLimit:
         """How long a job that has no place here should stay away, in whole seconds, so that those of one
         claim go back in few statements.
         """
-        each = (self.duration.seconds or 1.0) / self.limit
+        each = (self.duration.seconds or _GUESS) / self.limit
         self._free_at = max(self._free_at, now) + each
         seconds = max(_SHORTEST_DEFERRAL, math.ceil(self._free_at - now))
         if seconds > _LONGEST_DEFERRAL:

@@ -96,6 +96,7 @@ class Worker:
             self._holdings,
             self._settler,
             extend=renewer.extend,
+            on_put=self._hands.reinforce,
             on_drained=lambda: self._orders.put(_Order.DRAINED),
         )
         self._claim_loop = Loop("claim", self._claim_turn, self._health)
@@ -138,9 +139,10 @@ class Worker:
         )
         with self._signals():
             self._settler.start()
-            self._hands.start()
-            for loop in (*self._keepers, self._rescue_loop, self._claim_loop):
+            for loop in (*self._keepers, self._rescue_loop):
                 loop.start()
+            if self._orders.empty():
+                self._claim_loop.start()
             self._shut_down(at_once=self._orders.get() is _Order.STOP_NOW)
         tally = self._settler.tally
         log.info(
