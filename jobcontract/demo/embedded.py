@@ -180,7 +180,7 @@ def _running(binaries: Path, directory: Path, owner: pwd.struct_passwd | None) -
 def _wait_until_ready(
     binaries: Path, directory: Path, server: subprocess.Popen[bytes], log_path: Path
 ) -> None:
-    probe = [binaries / "pg_isready", "-q", "-h", directory, "-t", "1"]
+    probe: list[str | Path] = [binaries / "pg_isready", "-q", "-h", directory, "-t", "1"]
     for _ in range(_START_SECONDS * 10):
         if server.poll() is not None:
             raise StoreError(

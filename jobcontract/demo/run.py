@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     """What the demo measured."""
 
     store: str
-    count: Count
+    found: Count
     jobs_done: int
     attempts: int
     seconds: float
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     @property
     def holds(self) -> bool:
         """Whether every document has exactly one result."""
-        return self.count.lost == 0 and self.count.doubled == 0 and self.jobs_done == self.count.documents
+        return self.found.lost == 0 and self.found.doubled == 0 and self.jobs_done == self.found.documents
 
 
 def run_demo(folder: Path, console: Console) -> Outcome:
@@ -84,7 +84,7 @@ def table(outcome: Outcome) -> Table:
     shown = Table(title=f"{outcome.store}: two workers, one killed with -9", title_justify="left")
     for name in ("documents", "jobs done", "attempts", "results", "lost", "doubled", "jobs per second"):
         shown.add_column(name, justify="right")
-    count = outcome.count
+    count = outcome.found
     shown.add_row(
         str(count.documents),
         str(outcome.jobs_done),
