@@ -11,12 +11,15 @@ from collections.abc import Generator
 import pytest
 
 from tests.servers.binaries import Programs, Service, ServiceMissing, find_programs
+from tests.servers.debian13 import debian13_programs
 from tests.servers.pgbouncer import PgBouncerServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.rabbitmq import RabbitServer
 from tests.servers.redis import RedisServer
 
 ALLOW_MISSING = "--allow-missing-services"
+SERVERS = "--servers"
+FOUND, DEBIAN13, DEBIAN13_VALKEY = "found", "debian13", "debian13-valkey"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,6 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ALLOW_MISSING,
         action="store_true",
         help="skip the tests whose server can't be had on this machine, instead of failing them",
+    )
+    parser.addoption(
+        SERVERS,
+        choices=[FOUND, DEBIAN13, DEBIAN13_VALKEY],
+        default=FOUND,
+        help="which servers to test with: those of this machine, or Debian 13's in a folder (takes root)",
     )
 
 
@@ -35,7 +44,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for service in Service:
         if f"{service}_programs" in wanted:
             try:
-                find_programs(service)
+                _programs(session.config, service)
             except ServiceMissing:
                 continue  # its fixture says so, test by test
 
@@ -59,24 +68,31 @@ def _missing_service_skips(item: pytest.Item) -> Generator[None, object, object]
         raise
 
 
-@pytest.fixture(scope="session")
-def postgres_programs() -> Programs:
-    return find_programs(Service.POSTGRES)
+def _programs(config: pytest.Config, service: Service) -> Programs:
+    servers = str(config.getoption(SERVERS))
+    if servers == FOUND:
+        return find_programs(service)
+    return debian13_programs(service, valkey=servers == DEBIAN13_VALKEY)
 
 
 @pytest.fixture(scope="session")
-def redis_programs() -> Programs:
-    return find_programs(Service.REDIS)
+def postgres_programs(request: pytest.FixtureRequest) -> Programs:
+    return _programs(request.config, Service.POSTGRES)
 
 
 @pytest.fixture(scope="session")
-def rabbitmq_programs() -> Programs:
-    return find_programs(Service.RABBITMQ)
+def redis_programs(request: pytest.FixtureRequest) -> Programs:
+    return _programs(request.config, Service.REDIS)
 
 
 @pytest.fixture(scope="session")
-def pgbouncer_programs() -> Programs:
-    return find_programs(Service.PGBOUNCER)
+def rabbitmq_programs(request: pytest.FixtureRequest) -> Programs:
+    return _programs(request.config, Service.RABBITMQ)
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_programs(request: pytest.FixtureRequest) -> Programs:
+    return _programs(request.config, Service.PGBOUNCER)
 
 
 @pytest.fixture(scope="session")

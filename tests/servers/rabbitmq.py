@@ -57,6 +57,7 @@ class RabbitServer(Server):
 
     service: ClassVar[str] = Service.RABBITMQ
     port_names: ClassVar[tuple[str, ...]] = ("client", "distribution", "management")
+    start_deadline: ClassVar[float] = 100.0  # 4 s on two idle cores, much more on busy ones
     not_ready: ClassVar[tuple[type[Exception], ...]] = (
         OSError,
         http.client.HTTPException,
@@ -78,7 +79,8 @@ class RabbitServer(Server):
 
         Args:
             programs: None takes what `find_programs` finds.
-            password: None makes one, which no other server knows.
+            password: None makes one, which no other server knows. It can't hold a colon: rabbitmq.conf
+                has that for values that are encrypted (4.x).
             vhost: made on the first start; more by `create_vhost`.
             settings: further lines of rabbitmq.conf; they win over those above.
             peer: a running node whose cluster to join on the first start. It lends its port mapper, which
@@ -87,7 +89,9 @@ class RabbitServer(Server):
         self.programs = programs or find_programs(Service.RABBITMQ)
         super().__init__(directory=directory)
         self.user: str = user if peer is None else peer.user
-        self.password: str = password or (peer.password if peer else DEFAULT_PASSWORD + secrets.token_hex(4))
+        self.password: str = password or (
+            peer.password if peer else DEFAULT_PASSWORD.replace(":", "?") + secrets.token_hex(4)
+        )
         self.vhost = vhost
         self.node = f"jobcontract-{secrets.token_hex(4)}@localhost"
         self.cookie: str = secrets.token_hex(16) if peer is None else peer.cookie

@@ -37,7 +37,7 @@ def running(pids: set[int]) -> set[int]:
     return {pid for pid in pids if pid in table and table[pid][1] not in "ZX"}
 
 
-def await_gone(pids: set[int], *, deadline: float = 20.0) -> None:
+def await_gone(pids: set[int], *, deadline: float = 60.0) -> None:
     end = time.monotonic() + deadline
     while left := running(pids):
         assert time.monotonic() < end, f"still there after {deadline:g} s: {left}"
