@@ -13,7 +13,7 @@ from jobcontract.cli.capability_words import sentences, words
 from jobcontract.cli.command import Command, json_option
 from jobcontract.cli.escape import one_line
 from jobcontract.cli.exits import CommandFailed, code_of
-from jobcontract.cli.output import Column, note, print_fields, print_json, say, show, table
+from jobcontract.cli.output import Column, note, print_fields, print_json, say, show
 from jobcontract.cli.session import Session, pass_session
 from jobcontract.config import DEFAULT_URL
 from jobcontract.contract import FEATURES, Capabilities, TimedLease
@@ -106,7 +106,7 @@ def _print_all(found: list[_Found], session: Session) -> None:
         if each.capabilities is not None
     ]
     if rows:
-        show(table([Column(title, gives_way=title == "STORE") for title in columns], rows))
+        show([Column(title, gives_way=title in ("STORE", "NO")) for title in columns], rows)
     for each in found:
         if each.error is not None:
             say(f"{each.name}  {one_line(session.redact(str(each.error)))}")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from jobcontract.backend import Backend
 from jobcontract.cli.escape import brief
 from jobcontract.cli.output import (
+    Cell,
     Column,
     instant,
     instant_json,
@@ -16,21 +17,21 @@ from jobcontract.cli.output import (
     print_json,
     say,
     show,
-    table,
 )
 from jobcontract.contract import MAX_CLAIM_LIMIT, State
 from jobcontract.status import JobStatus
 
 _COLUMNS = (
     Column("ID"),
-    Column("KIND"),
-    Column("QUEUE"),
+    Column("KIND", gives_way=True),
+    Column("QUEUE", gives_way=True),
     Column("STATE"),
     Column("ATTEMPT", right=True),
-    Column("WHEN"),
+    Column("WHEN", gives_way=True),
     Column("KEY", gives_way=True),
     Column("LAST ERROR", gives_way=True),
 )
+_STYLES = {State.DEAD: "red", State.RUNNING: "green", State.CANCELLED: "yellow"}
 
 
 def each_job(
@@ -86,17 +87,17 @@ def print_page(
     if not found:
         note("no such jobs")
         return
-    show(table(_COLUMNS, [_row(job) for job in found]))
+    show(_COLUMNS, [_row(job) for job in found])
     if following:
         note(f"there are more; go on with --cursor {following}")
 
 
-def _row(job: JobStatus) -> Sequence[str]:
+def _row(job: JobStatus) -> Sequence[Cell]:
     return (
         str(job.id),
         job.kind,
         job.queue,
-        job.state,
+        (job.state, _STYLES.get(job.state, "")),
         f"{job.attempt}/{job.job.max_attempts}" if job.job else f"{job.attempt}",
         _when(job),
         (job.job.idempotency_key if job.job else None) or "",

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import click
 
@@ -19,10 +19,17 @@ from jobcontract.cli.escape import ascii_json, escape
 from jobcontract.cli.exits import CommandFailed
 
 if TYPE_CHECKING:  # rich is not cheap to import, and most commands end without it
-    from rich.console import Console, RenderableType
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-# Where nobody looks at a terminal, tables are as wide as their content, for `grep` and `less -S`.
-_UNBOUNDED = 100_000
+_UNBOUNDED = 1_000_000
+_GAP = 2
+_NARROWEST = 8
+
+
+Cell: TypeAlias = str | tuple[str, str]
+"""What stands in a table: text, or text and the style in which a terminal shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +56,56 @@ def print_json(value: object) -> None:
     click.echo(ascii_json(value, indent=2))
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> RenderableType:
-    """A table for `show`, without lines. Cells are escaped."""
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], room: int | None = None) -> Table:
+    """A table without lines for `show`, at most `room` wide if that can be. Cells are escaped."""
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
+    lines = [[_text(cell) for cell in row] for row in rows]
+    widths = [
+        max([len(column.title), *(line[position].cell_len for line in lines)])
+        for position, column in enumerate(columns)
+    ]
+    if room is not None:
+        _narrow(widths, [column.gives_way for column in columns], room - _GAP * (len(columns) - 1))
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    for column, width in zip(columns, widths, strict=True):
         grid.add_column(
-            column.title,
+            Text(column.title),
             justify="right" if column.right else "left",
+            width=width,
             no_wrap=True,
             overflow="ellipsis",
-            # rich narrows all columns alike; those that must stay whole say how wide they are at least.
-            min_width=len(column.title),
-            ratio=1 if column.gives_way else None,
         )
-    for row in rows:
-        grid.add_row(*(Text(escape(cell)) for cell in row))
+    for line in lines:
+        grid.add_row(*line)
     return grid
 
 
-def show(renderable: RenderableType) -> None:
-    """Print what rich can render: to a terminal in its width and colours, else plain and as wide as it is."""
+def _text(cell: Cell) -> Text:
+    from rich.text import Text
+
+    return Text(escape(cell)) if isinstance(cell, str) else Text(escape(cell[0]), style=cell[1])
+
+
+def _narrow(widths: list[int], gives_way: list[bool], room: int) -> None:
+    """Cut the widest of the columns that give way, again and again, until all fit or none can give more."""
+    while sum(widths) > room:
+        widest = max((width for width, may in zip(widths, gives_way, strict=True) if may), default=0)
+        if widest <= _NARROWEST:
+            return
+        position = next(n for n, width in enumerate(widths) if width == widest and gives_way[n])
+        widths[position] -= 1
+
+
+def show(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
+    """Print a table: on a terminal in its width and colours, elsewhere plain and as wide as its content."""
     console = console_on_stdout()
+    grid = table(columns, rows, console.width if console.is_terminal else None)
+    # What can't be made narrow enough is for the terminal to wrap, not for rich to crop.
+    console.width = _UNBOUNDED
     with console.capture() as captured:
-        console.print(renderable)
+        console.print(grid)
     for line in captured.get().splitlines():
         click.echo(line.rstrip())
 
@@ -94,15 +125,7 @@ def console_on_stdout() -> Console:
     """rich's console on standard output; it knows NO_COLOR and TERM=dumb by itself."""
     from rich.console import Console
 
-    terminal = sys.stdout.isatty()
-    return Console(
-        file=sys.stdout,
-        width=None if terminal else _UNBOUNDED,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        soft_wrap=False,
-    )
+    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
 
 class Advance(Protocol):

@@ -26,7 +26,12 @@ class BrokenCommand(Command):
     """Stands for a command that can't be loaded: listed, and failing with the reason when it is called."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name, callback=self._fail, help="(can't be loaded)", takes_backend=False)
+        super().__init__(
+            name,
+            callback=self._fail,
+            help="(can't be loaded)",
+            context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+        )
         self.reason = reason
 
     def _fail(self) -> None:

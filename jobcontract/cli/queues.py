@@ -6,7 +6,7 @@ import click
 
 from jobcontract.cli.command import Command, Group, json_option
 from jobcontract.cli.escape import escape
-from jobcontract.cli.output import Column, note, print_json, say, show, table
+from jobcontract.cli.output import Column, note, print_json, say, show
 from jobcontract.cli.session import Session, pass_session
 
 names_argument = click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
@@ -31,18 +31,16 @@ def list_queues(session: Session, as_json: bool) -> None:
         return
     columns = (Column("QUEUE"), Column("STATE"), Column("WAITING", right=True), Column("RUNNING", right=True))
     show(
-        table(
-            columns,
-            [
-                (
-                    each.queue,
-                    "paused" if each.paused else "open",
-                    f"{each.ready + each.scheduled:,}",
-                    f"{each.running:,}",
-                )
-                for each in found
-            ],
-        )
+        columns,
+        [
+            (
+                each.queue,
+                ("paused", "yellow") if each.paused else "open",
+                f"{each.ready + each.scheduled:,}",
+                f"{each.running:,}",
+            )
+            for each in found
+        ],
     )
 
 

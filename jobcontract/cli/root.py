@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO, cast
 
 import click
 
@@ -48,15 +49,12 @@ class Root(Group):
         """Run and exit. With `standalone_mode` False it is click's: it returns or raises."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-        for stream in (sys.stdout, sys.stderr):
-            # A terminal that knows ASCII only gets \u2026 for an ellipsis, not a UnicodeEncodeError.
-            reconfigure = getattr(stream, "reconfigure", None)
-            if reconfigure is not None:
-                reconfigure(errors="backslashreplace")
+        _prepare_streams()
         self._main_shell_completion(extra, prog_name or "jobctl", complete_var)
         arguments = list(sys.argv[1:] if args is None else args)
         session = Session(arguments=tuple(arguments))
-        sys.exit(self._run(arguments, prog_name, session, extra))
+        code = self._run(arguments, prog_name, session, extra)
+        sys.exit(code if _flush_stdout() else code or Exit.FAILED)
 
     def _run(self, args: list[str], prog_name: str | None, session: Session, extra: dict[str, Any]) -> int:
         try:
@@ -69,7 +67,6 @@ class Root(Group):
             click.echo(err=True)  # behind the terminal's ^C
             return Exit.INTERRUPTED
         except BrokenPipeError:
-            _forget_stdout()
             return Exit.CLOSED_PIPE
         except click.ClickException as error:
             _report(error.format_message(), session)
@@ -132,11 +129,30 @@ def _report(sentence: str, session: Session) -> None:
         click.echo(f"Error: {one_line(session.redact(sentence))}", err=True)
 
 
-def _forget_stdout() -> None:
-    """Let the interpreter flush into nothing at its end, where it would complain about the closed pipe."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def _prepare_streams() -> None:
+    if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        # PYTHONUNBUFFERED, as in most containers: what a short write leaves over would be lost in silence.
+        whole = io.BufferedWriter(cast(io.RawIOBase, sys.stdout.buffer))
+        sys.stdout = io.TextIOWrapper(whole, encoding=sys.stdout.encoding, line_buffering=True)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that knows Latin-1 only gets \u2026 for an ellipsis, not a UnicodeEncodeError.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _flush_stdout() -> bool:
+    """Whether all was written. What was not is thrown away: the interpreter would try again at its end."""
+    stdout = cast("TextIO | None", sys.stdout)
+    if stdout is None:  # closed by the caller
+        return True
+    try:
+        stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stdout.fileno())
+        os.close(nowhere)
+        return False
+    return True
 
 
 @click.group(cls=Root)

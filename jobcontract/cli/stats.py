@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,7 +12,7 @@ import click
 from jobcontract.backend import Backend
 from jobcontract.cli.command import Command, json_option
 from jobcontract.cli.escape import ascii_json, one_line
-from jobcontract.cli.output import Column, console_on_stdout, note, print_json, say, show, table
+from jobcontract.cli.output import Cell, Column, console_on_stdout, note, print_json, say, show, table
 from jobcontract.cli.parameters import as_duration
 from jobcontract.cli.session import Session, pass_session
 from jobcontract.contract import QueueStats
@@ -60,7 +59,7 @@ def stats(session: Session, watch: bool, interval: timedelta, as_json: bool) -> 
         if as_json:
             print_json(_as_json(found, {}))
         elif found:
-            show(_table(found, None))
+            show(*_table(found, None))
         else:
             note("no queue has jobs or is paused")
         return
@@ -69,7 +68,7 @@ def stats(session: Session, watch: bool, interval: timedelta, as_json: bool) -> 
     looks = _look_again_and_again(backend, interval)
     if as_json:
         _watch_as_json(looks, session)
-    elif sys.stdout.isatty():
+    elif console_on_stdout().is_interactive:
         _watch_live(looks, session)
     else:
         _watch_plainly(looks, session)
@@ -108,18 +107,18 @@ def _look_again_and_again(backend: Backend, interval: timedelta) -> Iterator[_Lo
 
 
 def _watch_live(looks: Iterator[_Look], session: Session) -> None:
+    from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
-    with Live(console=console_on_stdout(), auto_refresh=False) as live:
+    console = console_on_stdout()
+    with Live(console=console, auto_refresh=False) as live:
         shown: RenderableType = Text("")
         for look in looks:
             if look.error is None:
-                shown = _table(look.queues, look.rates)
+                shown = table(*_table(look.queues, look.rates), console.width)
                 live.update(shown, refresh=True)
             else:
-                from rich.console import Group
-
                 sentence = Text(f"{look.at:%H:%M:%S}Z {_sentence(look.error, session)}", style="red")
                 live.update(Group(shown, sentence), refresh=True)
 
@@ -128,7 +127,7 @@ def _watch_plainly(looks: Iterator[_Look], session: Session) -> None:
     for look in looks:
         say(f"{look.at:%Y-%m-%dT%H:%M:%SZ}")
         if look.error is None:
-            show(_table(look.queues, look.rates))
+            show(*_table(look.queues, look.rates))
         else:
             note(f"Error: {_sentence(look.error, session)}")
 
@@ -147,7 +146,7 @@ def _sentence(error: StoreError, session: Session) -> str:
 
 
 _COLUMNS = (
-    Column("QUEUE"),
+    Column("QUEUE", gives_way=True),
     Column("READY", right=True),
     Column("SCHEDULED", right=True),
     Column("RUNNING", right=True),
@@ -159,19 +158,21 @@ _COLUMNS = (
 )
 
 
-def _table(queues: Sequence[QueueStats], rates: dict[str, float] | None) -> RenderableType:
+def _table(
+    queues: Sequence[QueueStats], rates: dict[str, float] | None
+) -> tuple[Sequence[Column], Sequence[Sequence[Cell]]]:
     columns = _COLUMNS if rates is None else (*_COLUMNS, Column("DONE/S", right=True))
-    return table(columns, [_row(each, rates) for each in queues])
+    return columns, [_row(each, rates) for each in queues]
 
 
-def _row(each: QueueStats, rates: dict[str, float] | None) -> list[str]:
-    cells = [
-        f"{each.queue} (paused)" if each.paused else each.queue,
+def _row(each: QueueStats, rates: dict[str, float] | None) -> Sequence[Cell]:
+    cells: list[Cell] = [
+        (f"{each.queue} (paused)", "yellow") if each.paused else each.queue,
         f"{each.ready:,}",
         f"{each.scheduled:,}",
         f"{each.running:,}",
-        f"{each.expired:,}",
-        f"{each.dead:,}",
+        (f"{each.expired:,}", "yellow" if each.expired else ""),
+        (f"{each.dead:,}", "red" if each.dead else ""),
         "?" if each.done is None else f"{each.done:,}",
         "?" if each.cancelled is None else f"{each.cancelled:,}",
         "" if each.oldest_ready is None else format_duration(each.oldest_ready),

@@ -229,14 +229,14 @@ def test_ctrl_c_in_the_middle_is_told_with_how_far_it_came(backend: Backend, fol
             "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 5000) SELECT i FROM n);"
             "END"
         )
-    (folder / "jobs.jsonl").write_text(numbered(50_000))
+    (folder / "jobs.jsonl").write_text(numbered(20_000))
     with Process("register", "--from-file", "jobs.jsonl", folder=folder) as jobctl:
         until(lambda: backend.jobs(limit=1))
         jobctl.interrupt()
         ran = jobctl.end()
     assert ran.code == 130
     told = re.fullmatch(
-        r"Error: interrupted; ([\d,]+) of 50,000 jobs are stored"
+        r"Error: interrupted; ([\d,]+) of 20,000 jobs are stored"
         r"(?:, and perhaps those of lines \d+ to (\d+))?; "
         r"it is safe to run it again, for every line has an id or an idempotency_key\n",
         ran.err,
@@ -254,7 +254,7 @@ from jobcontract.cli.job_lines import open_lines
 def write(end, count):
     with os.fdopen(end, "wb") as pipe:
         for number in range(count):
-            pipe.write(b'{"kind": "k", "input_ref": {"text": "%s", "n": %d}}\\n' % (b"x" * 2000, number))
+            pipe.write(b'{"kind": "k", "input_ref": {"text": "%s", "n": %d}}\\n' % (b"x" * 3000, number))
 
 def most_memory(count):
     read, end = os.pipe()
@@ -265,8 +265,8 @@ def most_memory(count):
     os.close(read)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-few = most_memory(2_000)
-print((most_memory(30_000) - few) // 1024)
+few = most_memory(1_000)
+print((most_memory(20_000) - few) // 1024)
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert int(ran.stdout) < 15  # MiB; the lines are 57
+    assert int(ran.stdout) < 15  # MiB; the lines are 58

@@ -119,12 +119,21 @@ def test_options_win_over_the_configuration(run: Run, backend: Backend, folder: 
     ],
     ids=str,
 )
-@pytest.mark.parametrize("processes", [[], ["--processes", "2"]], ids=["one", "two"])
 def test_a_setting_that_can_not_work_is_exit_code_2(
-    backend: Backend, folder: Path, arguments: list[str], sentence: str, processes: list[str]
+    backend: Backend, folder: Path, arguments: list[str], sentence: str
 ) -> None:
-    with Process("worker", *processes, *arguments, folder=folder) as jobctl:
+    with Process("worker", *arguments, folder=folder) as jobctl:
         ran = jobctl.end()
     assert (ran.code, ran.out) == (2, "")
     assert sentence in ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("arguments", [["nowhere:handlers"], ["app:handlers", "--lease", "520w"]], ids=str)
+def test_it_ends_several_processes_too_and_is_not_tried_again(
+    backend: Backend, folder: Path, arguments: list[str]
+) -> None:
+    with Process("worker", "--processes", 2, *arguments, folder=folder) as jobctl:
+        ran = jobctl.end()
+    assert (ran.code, ran.out) == (2, "")
+    assert "starting it again" not in ran.err
