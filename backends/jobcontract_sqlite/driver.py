@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -73,12 +72,7 @@ class SQLiteDriver(OperatorDoors):
 
     def claim(self, queues: Sequence[str], limit: int, lease: timedelta) -> list[ClaimedRecord]:
         """As `Driver.claim`."""
-        parameters = {
-            "queues": json.dumps(queues),
-            "limit": limit,
-            "lease": to_length(lease),
-            "nonce": secrets.token_hex(8),
-        }
+        parameters = {"queues": json.dumps(queues), "limit": limit, "lease": to_length(lease)}
         with self.connections.write() as connection:
             rows = connection.execute(statements.CLAIM, parameters).fetchall()
         return claimed_records(rows)

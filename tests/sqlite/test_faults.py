@@ -50,7 +50,7 @@ def test_a_locked_file_is_unavailable_within_the_busy_timeout(
     assert impatient.claim() == []
 
 
-def test_threads_behind_each_other_share_one_busy_timeout(
+def test_threads_behind_each_other_do_not_add_their_busy_timeouts_up(
     impatient: FileStore, locked: sqlite3.Connection
 ) -> None:
     assert locked.in_transaction

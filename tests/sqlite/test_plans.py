@@ -142,7 +142,7 @@ def work_of_a_claim(path: Path) -> int:
         steps += 1
         return 0
 
-    parameters = {"queues": '["default"]', "limit": 10, "lease": 60_000_000, "nonce": "00"}
+    parameters = {"queues": '["default"]', "limit": 10, "lease": 60_000_000}
     connection.execute("BEGIN IMMEDIATE")
     connection.set_progress_handler(count, 1)
     assert len(connection.execute(statements.CLAIM, parameters).fetchall()) == 10

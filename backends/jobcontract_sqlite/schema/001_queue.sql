@@ -3,13 +3,14 @@ CREATE TABLE jobcontract_schema (
     installed_at     TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 ) STRICT;
 
--- The store's clock: microseconds since 1970, UTC. One definition for every statement, also for those that run on a caller's
--- connection. SQLite measures milliseconds, and gives one statement one instant.
+-- The store's clock: microseconds since 1970, UTC. One definition for every statement, also for those that run on a
+-- caller's connection. SQLite measures milliseconds, and gives one statement one instant.
 CREATE VIEW jobcontract_clock (now) AS
 SELECT CAST(julianday('now') * 86400000 - 210866760000000 + 0.5 AS INTEGER) * 1000;
 
 -- Jobs that are not finished: what finishes leaves this table in the same transaction.
--- The wide columns stand last, so that reading the others follows no overflow page.
+-- The wide columns stand last, so that reading the others follows no overflow page. Ids hold nothing that could change
+-- on its way through the JSON that statements take.
 CREATE TABLE jobcontract_jobs (
     id               TEXT    NOT NULL CHECK (id NOT GLOB '*[^0-9a-f-]*'),
     queue            TEXT    NOT NULL,
@@ -99,7 +100,7 @@ CREATE TABLE jobcontract_queues (
     paused           INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- Every job, for lookups and for people.
+-- Every job, for people with a shell. No statement of ours joins it: that would read all of it.
 CREATE VIEW jobcontract_all_jobs AS
 SELECT
     id, queue, kind, state, priority, run_at, attempt, refunded, max_attempts, created_at, lease_until,

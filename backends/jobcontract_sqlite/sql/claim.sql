@@ -5,7 +5,7 @@ UPDATE jobcontract_jobs INDEXED BY jobcontract_jobs_id
 SET
     state = 'running',
     attempt = attempt + 1,
-    token = :nonce || lower(hex(randomblob(8))),
+    token = lower(hex(randomblob(16))),
     lease_until = (SELECT now FROM jobcontract_clock) + :lease
 WHERE id IN (
     SELECT json_extract(candidate.value, '$[1]')

@@ -1,5 +1,5 @@
--- Copy to the dead jobs a failure that is permanent, or that spent the last attempt; `leave.sql` then takes it out of the
--- live table. OR REPLACE: a row that somebody put there by hand must not stop the others.
+-- Copy to the dead jobs a failure that is permanent, or that spent the last attempt; `leave.sql` then takes it out of
+-- the live table. OR REPLACE: a row that somebody put there by hand must not stop the others.
 INSERT OR REPLACE INTO jobcontract_dead (
     id, queue, kind, priority, run_at, state, attempt, refunded, max_attempts, created_at, finished_at,
     idempotency_key, last_error, headers, input_ref

@@ -3,27 +3,31 @@ INSERT INTO jobcontract_jobs (
     id, queue, kind, priority, run_at, max_attempts, created_at, idempotency_key, headers, input_ref
 )
 SELECT
-    json_extract(item.value, '$.id'),
-    json_extract(item.value, '$.queue'),
-    json_extract(item.value, '$.kind'),
-    json_extract(item.value, '$.priority'),
-    coalesce(json_extract(item.value, '$.run_at'), clock.now),
-    json_extract(item.value, '$.max_attempts'),
-    clock.now,
-    json_extract(item.value, '$.idempotency_key'),
-    json_extract(item.value, '$.headers'),
-    json_extract(item.value, '$.input_ref')
+    item.id, item.queue, kind, priority, coalesce(run_at, clock.now), max_attempts, clock.now, item.idempotency_key,
+    headers, input_ref
 FROM jobcontract_clock AS clock
-CROSS JOIN json_each(?) AS item
-WHERE NOT EXISTS (SELECT 1 FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = json_extract(item.value, '$.id'))
-    AND NOT EXISTS (SELECT 1 FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = json_extract(item.value, '$.id'))
+CROSS JOIN (
+    SELECT
+        json_extract(value, '$.id') AS id,
+        json_extract(value, '$.queue') AS queue,
+        json_extract(value, '$.kind') AS kind,
+        json_extract(value, '$.priority') AS priority,
+        json_extract(value, '$.run_at') AS run_at,
+        json_extract(value, '$.max_attempts') AS max_attempts,
+        json_extract(value, '$.idempotency_key') AS idempotency_key,
+        json_extract(value, '$.headers') AS headers,
+        json_extract(value, '$.input_ref') AS input_ref
+    FROM json_each(?)
+) AS item
+WHERE NOT EXISTS (SELECT 1 FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = item.id)
+    AND NOT EXISTS (SELECT 1 FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = item.id)
     AND (
-        json_extract(item.value, '$.idempotency_key') IS NULL
-        OR json_extract(item.value, '$.id') = (
+        item.idempotency_key IS NULL
+        OR item.id = (
             SELECT job_id
             FROM jobcontract_keys
-            WHERE idempotency_key = json_extract(item.value, '$.idempotency_key')
-                AND queue = json_extract(item.value, '$.queue')
+            WHERE idempotency_key = item.idempotency_key
+                AND queue = item.queue
         )
     )
 ON CONFLICT DO NOTHING

@@ -1,11 +1,11 @@
--- For each of these jobs, which were not inserted: its own state when it is known itself, else the holder of its key with that
+-- For each of these jobs, which were not inserted: its own state when it is known itself; who holds its key, and that
 -- job's state; and whether the key was taken with another kind or input.
 SELECT
-    json_extract(item.value, '$.id'),
+    item.id,
     coalesce(
-        (SELECT state FROM jobcontract_jobs INDEXED BY jobcontract_jobs_id WHERE id = json_extract(item.value, '$.id')),
-        (SELECT state FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = json_extract(item.value, '$.id')),
-        (SELECT state FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = json_extract(item.value, '$.id'))
+        (SELECT state FROM jobcontract_jobs INDEXED BY jobcontract_jobs_id WHERE id = item.id),
+        (SELECT state FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = item.id),
+        (SELECT state FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = item.id)
     ),
     holder.job_id,
     coalesce(
@@ -13,8 +13,15 @@ SELECT
         (SELECT state FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = holder.job_id),
         (SELECT state FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = holder.job_id)
     ),
-    coalesce(holder.fingerprint <> json_extract(item.value, '$.fingerprint'), false)
-FROM json_each(?) AS item
+    coalesce(holder.fingerprint <> item.fingerprint, false)
+FROM (
+    SELECT
+        json_extract(value, '$.id') AS id,
+        json_extract(value, '$.queue') AS queue,
+        json_extract(value, '$.idempotency_key') AS idempotency_key,
+        json_extract(value, '$.fingerprint') AS fingerprint
+    FROM json_each(?)
+) AS item
 LEFT JOIN jobcontract_keys AS holder
-    ON holder.idempotency_key = json_extract(item.value, '$.idempotency_key')
-    AND holder.queue = json_extract(item.value, '$.queue')
+    ON holder.idempotency_key = item.idempotency_key
+    AND holder.queue = item.queue

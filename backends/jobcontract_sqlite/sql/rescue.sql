@@ -1,4 +1,5 @@
--- Expired leases back to ready, due now, oldest first. Tells which of the jobs have no attempt left: `bury.sql` follows for those.
+-- Expired leases back to ready, due now, oldest first. Tells which of the jobs have no attempt left: for those,
+-- `bury.sql` follows.
 UPDATE jobcontract_jobs INDEXED BY jobcontract_jobs_id
 SET
     state = 'ready',

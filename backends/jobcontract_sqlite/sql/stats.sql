@@ -27,7 +27,8 @@ FROM (
     GROUP BY queue
     UNION ALL
     SELECT
-        queue, 0, 0, 0, 0, count(*) FILTER (WHERE state = 'dead'), 0, count(*) FILTER (WHERE state = 'cancelled'), NULL, 0
+        queue, 0, 0, 0, 0, count(*) FILTER (WHERE state = 'dead'), 0,
+        count(*) FILTER (WHERE state = 'cancelled'), NULL, 0
     FROM jobcontract_dead INDEXED BY jobcontract_dead_queue
     GROUP BY queue
     UNION ALL
