@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
@@ -55,7 +55,7 @@ class Application:
         )
 
     @contextmanager
-    def transaction(self, connection: Connection) -> Iterator[None]:
+    def transaction(self, connection: Connection) -> Generator[None]:
         """One transaction: committed at the end of the block, rolled back when it raises."""
         connection.execute("BEGIN")
         try:

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +34,7 @@ def is_available() -> bool:
 
 
 @contextmanager
-def embedded_postgres() -> Iterator[str]:
+def embedded_postgres() -> Generator[str]:
     """Start a server, give its URL, stop it and remove its data. Blocks for about a second at each end.
 
     The server belongs to a guard process that holds the other end of a pipe: when this process ends, however
@@ -70,7 +70,7 @@ def _guard() -> None:
 
 
 @contextmanager
-def _server() -> Iterator[str]:
+def _server() -> Generator[str]:
     installation = _installation()
     if installation is None:
         raise StoreError(
@@ -132,7 +132,7 @@ def _copy_for_everyone(installation: Path, directory: Path) -> Path:
 
 
 @contextmanager
-def _running(binaries: Path, directory: Path, owner: pwd.struct_passwd | None) -> Iterator[None]:
+def _running(binaries: Path, directory: Path, owner: pwd.struct_passwd | None) -> Generator[None]:
     data, log_path = directory / "data", directory / "log"
     user = owner.pw_uid if owner else None
     group = owner.pw_gid if owner else None

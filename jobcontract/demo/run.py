@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -98,7 +98,7 @@ def table(outcome: Outcome) -> Table:
 
 
 @contextmanager
-def _store(console: Console) -> Iterator[tuple[str, str]]:
+def _store(console: Console) -> Generator[tuple[str, str]]:
     """The URL and the name of a store that lives as long as the block: PostgreSQL, or SQLite where there is
     no wheel.
     """
@@ -169,7 +169,7 @@ def _work(
 
 
 @contextmanager
-def _worker(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def _worker(environment: dict[str, str]) -> Generator[subprocess.Popen[bytes]]:
     command = [
         sys.executable, "-m", "jobcontract", "worker", "jobcontract.demo.handlers:handlers",
         "--concurrency", str(CONCURRENCY), "--lease", f"{LEASE.seconds}s",
