@@ -24,6 +24,12 @@ class Chapter:
         """A fresh store, if what it declares selects the test."""
         record = record_of(request.config, type(self))
         name = request.function.__name__
+        if record.capabilities is not None:
+            # Every store of a harness declares the same, and some take a second to make.
+            reason = selection_of(request.function).reason_against(record.capabilities)
+            if reason is not None:
+                record.inapplicable[name] = reason
+                pytest.skip(reason)
         url = harness.create()
         try:
             store = Store(harness, url)
