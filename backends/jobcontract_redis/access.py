@@ -76,15 +76,20 @@ class Access:
 
     arguments: dict[str, Any]  # Any: redis-py's keyword arguments
     encrypted: bool
+    timeout: float
+    """In seconds."""
 
-    def open(self, address: Address) -> Wire:
-        """A connected, authenticated connection. Raises redis-py's errors; blocks for twice the timeout at
-        most.
+    def open(self, address: Address, within: float | None = None) -> Wire:
+        """A connected, authenticated connection. Raises redis-py's errors.
+
+        Connecting, and each answer of the server, may take as long as the timeout of the options, or `within`
+        seconds where that is less.
         """
         kind = _EncryptedWire if self.encrypted else _PlainWire
-        # A pool of threads that start together must not share the parent's sockets: each wire is made where
-        # it is used.
-        wire = cast(Wire, kind(host=address.host, port=address.port, **self.arguments))
+        arguments: dict[str, Any] = self.arguments
+        if within is not None and within < self.timeout:
+            arguments = arguments | {"socket_timeout": within, "socket_connect_timeout": within}
+        wire = cast(Wire, kind(host=address.host, port=address.port, **arguments))
         wire.connect()
         return wire
 
@@ -140,9 +145,13 @@ def locate(settings: StoreSettings, options: RedisOptions) -> Location:
         topology=topology,
         addresses=addresses,
         service=service,
-        access=Access({**common, "db": database, "username": url.username, "password": password}, encrypted),
+        access=Access(
+            {**common, "db": database, "username": url.username, "password": password}, encrypted, timeout
+        ),
         sentinel_access=Access(
-            {**common, "username": options.sentinel_username, "password": sentinel_password}, encrypted
+            {**common, "username": options.sentinel_username, "password": sentinel_password},
+            encrypted,
+            timeout,
         ),
         where=f"Redis at {','.join(map(str, addresses))}" + (f" (service {service!r})" if service else ""),
     )

@@ -12,8 +12,9 @@ kept as it came, so that no digit of a number is touched.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import cast
 
 from jobcontract.contract import ClaimedRecord, JobRecord, Lease, State, StoredJob
 
@@ -21,13 +22,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LEVEL = 2**42
 _LEVELS = tuple(str((9 - priority) * _LEVEL) for priority in range(10))
-
-
-class Body(NamedTuple):
-    """A body taken apart."""
-
-    record: JobRecord
-    created: datetime
 
 
 def instant(milliseconds: int) -> datetime:
@@ -65,17 +59,16 @@ def claimed_record(queue: str, found: bytes, token: str, expires_at: datetime) -
     """One answer of claim.lua: "id attempt refunded due body"."""
     identifier, attempt, refunded, due, body = found.split(b" ", 4)
     job_id = identifier.decode("ascii", "replace")
-    return ClaimedRecord(
-        Lease(job_id, queue, token, int(attempt), expires_at, int(refunded)),
-        _body(job_id, queue, body, due).record,
-    )
+    lease = Lease(job_id, queue, token, int(attempt), expires_at, int(refunded))
+    return ClaimedRecord(lease, _body(job_id, queue, body, due)[0])
 
 
-def stored_job(queue: str, found: list[bytes]) -> StoredJob:
+def stored_job(queue: str, found: Sequence[bytes | None]) -> StoredJob:
     """One job as get.lua and jobs.lua tell it."""
-    identifier, state, attempt, due, finished, expires, error, body = found
+    *texts, error, body = found
+    identifier, state, attempt, due, finished, expires = cast("list[bytes]", texts)
     job_id = identifier.decode("ascii", "replace")
-    record, created = _body(job_id, queue, body, due or b"-")
+    record, created = _body(job_id, queue, cast(bytes, body), due or b"-")
     return StoredJob(
         record=record,
         state=State(state.decode()),
@@ -83,7 +76,7 @@ def stored_job(queue: str, found: list[bytes]) -> StoredJob:
         created_at=created,
         finished_at=_optional_instant(finished),
         lease_expires_at=_optional_instant(expires),
-        last_error=error.decode("utf-8", "replace") or None,
+        last_error=None if error is None else error.decode("utf-8", "replace"),
         cursor=job_id,
     )
 
@@ -92,32 +85,30 @@ def _optional_instant(text: bytes) -> datetime | None:
     return instant(int(text)) if text else None
 
 
-def _body(job_id: str, queue: str, body: bytes, due: bytes) -> Body:
-    """`body` as a record; `due` in ms takes the place of its run_at unless it is "-". What is no body of ours
-    comes out as a record that is no job.
+def _body(job_id: str, queue: str, body: bytes, due: bytes) -> tuple[JobRecord, datetime]:
+    """`body` as a record and when it was created; `due` in ms takes the place of its run_at unless it is "-".
+
+    What is no body of ours comes out as a record that is no job.
     """
     head, _, rest = body.partition(b"\n")
     try:
-        created, exact, priority, max_attempts, kind, key_length, headers_length = head.split(b" ")
-        key_end = int(key_length)
-        headers_end = key_end + int(headers_length)
-        return Body(
-            JobRecord(
-                job_id,
-                kind.decode("ascii"),
-                queue,
-                int(priority),
-                _EPOCH + timedelta(microseconds=int(exact)) if due == b"-" else instant(int(due)),
-                int(max_attempts),
-                _text(rest[:key_end]) if key_end else None,
-                None,
-                _text(rest[headers_end:]),
-                _text(rest[key_end:headers_end]) if headers_end > key_end else None,
-            ),
-            instant(int(created)),
+        created, exact, priority, max_attempts, kind, key_length, headers_length = head.decode("ascii").split(
+            " "
         )
+        run_at = instant(int(due)) if due != b"-" else _EPOCH + timedelta(microseconds=int(exact))
+        key = headers = None
+        if key_length != "0":
+            key = _text(rest[: int(key_length)])
+            rest = rest[int(key_length) :]
+        if headers_length != "0":
+            headers = _text(rest[: int(headers_length)])
+            rest = rest[int(headers_length) :]
+        record = JobRecord(
+            job_id, kind, queue, int(priority), run_at, int(max_attempts), key, None, _text(rest), headers
+        )
+        return record, instant(int(created))
     except (ValueError, OverflowError):
-        return Body(JobRecord(job_id, "", queue, 0, None, 1, None, None, _text(body), None), _EPOCH)
+        return JobRecord(job_id, "", queue, 0, None, 1, None, None, _text(body), None), _EPOCH
 
 
 def _text(raw: bytes) -> str:

@@ -165,7 +165,7 @@ def _stats(queue: str, answer: Sequence[int]) -> QueueStats | None:
         return None
     return QueueStats(
         queue=queue,
-        ready=0 if paused else ready,
+        ready=ready,
         scheduled=scheduled,
         running=running,
         expired=expired,

@@ -73,7 +73,7 @@ class RedisDriver(SideDoors):
 
     def register(self, records: Sequence[JobRecord]) -> list[Registration]:
         link = self._namespace.contact()
-        by_queue = _grouped(records, lambda record: record.queue)
+        by_queue = _by_queue([record.queue for record in records])
         self._namespace.write_down(by_queue)
         answers: list[Registration | None] = [None] * len(records)
         for queue, positions in by_queue.items():
@@ -225,7 +225,7 @@ class RedisDriver(SideDoors):
         link = self._namespace.contact()
         calls: list[Call] = []
         places: list[Sequence[int]] = []
-        for queue, positions in _grouped(leases, lambda lease: lease.queue).items():
+        for queue, positions in _by_queue([lease.queue for lease in leases]).items():
             for start in range(0, len(positions), _CHUNK):
                 chunk = positions[start : start + _CHUNK]
                 calls.append(call(queue, [word for at in chunk for word in words_of(items[at])]))
@@ -272,12 +272,15 @@ def _order(claimed: ClaimedRecord) -> tuple[int, float, str]:
     return -record.priority, record.run_at.timestamp() if record.run_at else 0.0, record.id
 
 
-def _grouped(items: Sequence[Item], queue_of: Callable[[Item], str]) -> dict[str, list[int]]:
-    """The positions of the items of each queue."""
-    groups: dict[str, list[int]] = {}
-    for at, item in enumerate(items):
-        groups.setdefault(queue_of(item), []).append(at)
-    return groups
+def _by_queue(queues: Sequence[str]) -> dict[str, Sequence[int]]:
+    """For each of `queues`, where it stands among them."""
+    distinct = set(queues)
+    if len(distinct) == 1:
+        return {queues[0]: range(len(queues))}
+    places: dict[str, list[int]] = {queue: [] for queue in dict.fromkeys(queues)}
+    for at, queue in enumerate(queues):
+        places[queue].append(at)
+    return dict[str, Sequence[int]](places)
 
 
 def _chunks(positions: Sequence[int], records: Sequence[JobRecord]) -> Iterator[Sequence[int]]:

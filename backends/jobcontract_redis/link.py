@@ -88,7 +88,7 @@ class Link(ABC):
         """The answers of every primary to `commands`; a refusal is an answer. Raises `StoreUnavailable`."""
 
     @abstractmethod
-    def connect(self, key: str) -> Wire:
+    def connect(self, key: str, *, within: float) -> Wire:
         """A new connection of the caller's own to the server that has `key`. Raises redis-py's errors,
         `StoreError`.
         """
@@ -103,7 +103,7 @@ class Link(ABC):
 
     def _send_calls(self, calls: Sequence[Call], replicas: int, *, by_source: bool) -> list[Answer]:
         behind: list[Command] = [("WAIT", replicas, round(self._timeout * 500))] if replicas else []
-        sendings = [Sending(call.keys[0], [_words(call, by_source=by_source), *behind]) for call in calls]
+        sendings = [Sending(call.keys[0], [words_of(call, by_source=by_source), *behind]) for call in calls]
         return [self._acknowledged(answer, replicas) for answer in self._send(sendings)]
 
     def _acknowledged(self, answer: list[Reply] | StoreError, replicas: int) -> Answer:
@@ -131,9 +131,9 @@ class DirectLink(Link):
     def ask_each(self, *commands: Command) -> list[list[Reply]]:
         return [self._pool.exchange(commands)]
 
-    def connect(self, key: str) -> Wire:
+    def connect(self, key: str, *, within: float) -> Wire:
         del key
-        return self._open()
+        return self._open(within)
 
     def close(self) -> None:
         self._pool.close()
@@ -147,10 +147,10 @@ class DirectLink(Link):
             self._pool.drop_idle()  # the primary became a replica: look for the new one
         return found
 
-    def _open(self) -> Wire:
+    def _open(self, within: float | None = None) -> Wire:
         if self._location.topology is Topology.SENTINEL:
-            return find_primary(self._location)
-        return self._location.access.open(self._location.addresses[0])
+            return find_primary(self._location, within)
+        return self._location.access.open(self._location.addresses[0], within)
 
 
 class ClusterLink(Link):
@@ -166,8 +166,8 @@ class ClusterLink(Link):
     def ask_each(self, *commands: Command) -> list[list[Reply]]:
         return [self._pool(address).exchange(commands) for address in self._slots.primaries()]
 
-    def connect(self, key: str) -> Wire:
-        return self._location.access.open(self._slots.address_of(key))
+    def connect(self, key: str, *, within: float) -> Wire:
+        return self._location.access.open(self._slots.address_of(key), within)
 
     def close(self) -> None:
         for pool in list(self._pools.values()):
@@ -223,7 +223,8 @@ def open_link(location: Location, options: RedisOptions) -> Link:
     return (ClusterLink if location.topology is Topology.CLUSTER else DirectLink)(location, options)
 
 
-def _words(call: Call, *, by_source: bool) -> list[object]:
+def words_of(call: Call, *, by_source: bool) -> list[object]:
+    """The command that runs `call`."""
     program = ["EVAL", call.script.source] if by_source else ["EVALSHA", call.script.digest]
     return [*program, len(call.keys), *call.keys, *call.arguments]
 

@@ -50,7 +50,7 @@ class Pool:
             wire = self._take()
             try:
                 wire.send_packed_command(wire.pack_commands(commands))
-                replies = [_read(wire) for _ in commands]
+                replies = [read_reply(wire) for _ in commands]
             except (redis.RedisError, OSError) as error:
                 wire.disconnect()
                 self.drop_idle()  # what broke this one has broken those that lay idle meanwhile
@@ -101,7 +101,8 @@ class Pool:
         wire.disconnect()
 
 
-def _read(wire: Wire) -> Reply:
+def read_reply(wire: Wire) -> Reply:
+    """The answer to one command; a refusal is an answer. Raises redis-py's errors when none comes."""
     try:
         return wire.read_response()
     except redis.ResponseError as error:

@@ -11,7 +11,7 @@ from jobcontract.errors import StoreUnavailable
 from jobcontract_redis.access import Address, Location, Wire
 
 
-def find_primary(location: Location) -> Wire:
+def find_primary(location: Location, within: float | None = None) -> Wire:
     """A connection to the primary. Raises redis-py's errors, and `StoreUnavailable` when no Sentinel knows
     one.
 
@@ -21,11 +21,11 @@ def find_primary(location: Location) -> Wire:
     said: list[str] = []
     for sentinel in location.addresses:
         try:
-            address = _ask(location, sentinel)
+            address = _ask(location, sentinel, within)
             if address is None:
                 said.append(f"{sentinel} knows no service {location.service!r}")
                 continue
-            wire = location.access.open(address)
+            wire = location.access.open(address, within)
         except redis.AuthenticationError:
             raise
         except (redis.RedisError, OSError) as error:
@@ -38,8 +38,8 @@ def find_primary(location: Location) -> Wire:
     raise StoreUnavailable(f"no primary was found for {location.where}: {'; '.join(said)}")
 
 
-def _ask(location: Location, sentinel: Address) -> Address | None:
-    wire = location.sentinel_access.open(sentinel)
+def _ask(location: Location, sentinel: Address, within: float | None) -> Address | None:
+    wire = location.sentinel_access.open(sentinel, within)
     try:
         wire.send_packed_command(
             wire.pack_commands([("SENTINEL", "GET-MASTER-ADDR-BY-NAME", location.service)])

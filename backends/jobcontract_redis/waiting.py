@@ -2,25 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from datetime import timedelta
 from typing import cast
 
 import redis
+from redis.exceptions import NoScriptError
 
 from jobcontract.errors import StoreError
 from jobcontract_redis.access import Wire
+from jobcontract_redis.link import words_of
 from jobcontract_redis.namespace import Namespace
+from jobcontract_redis.pool import Command, Reply, read_reply
 from jobcontract_redis.scripts import DUE
 
 _LONGEST_BLOCK = 2.0
-"""Seconds after which the server must have answered at the latest: a half-open connection is noticed then."""
+"""Seconds after which the server has to answer at the latest: so soon a dead connection is noticed."""
 _MARGIN = 1.0
-"""Seconds for that answer to arrive."""
+"""Seconds that an answer may take."""
+_AGAIN = 0.5
+"""Seconds until a server that failed is asked again."""
+
+
+class _Unanswered(Exception):
+    """No answer came: in time, or before the driver was closed."""
+
+
+class _Line:
+    """A connection for the queues whose keys one command on it may name."""
+
+    def __init__(self, wire: Wire, queues: Sequence[str]) -> None:
+        self.wire = wire
+        self.queues = queues
+        self.owes = 0
+        """How many answers are still to come. A line that owes one can't be used again."""
+
+    def send(self, commands: Sequence[Command]) -> None:
+        self.owes = len(commands)
+        self.wire.send_packed_command(self.wire.pack_commands(commands))
+
+    def read(self) -> list[Reply]:
+        """The answers, which have begun to arrive."""
+        replies = [read_reply(self.wire) for _ in range(self.owes)]
+        self.owes = 0
+        return replies
 
 
 class Waiter:
@@ -28,100 +58,133 @@ class Waiter:
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
-        self._idle: dict[str, list[Wire]] = {}
+        self._idle: dict[tuple[str, ...], list[Wire]] = {}
+        self._bells: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._closed = False
-        # Readable at both ends once it is closed: what wakes every select under way.
-        self._bell, self._clapper = socket.socketpair()
 
     def wait(self, queues: Sequence[str], timeout: timedelta) -> bool:
-        """See `Driver.wait`."""
+        """See `Driver.wait`. What is wrong with a server is not told here: the next claim tells it."""
         end = time.monotonic() + timeout.total_seconds()
-        try:
-            while not self._closed:
-                next_due = self._next_due(queues)
-                if next_due == 0:
-                    return True
-                left = end - time.monotonic()
-                if left <= 0:
+        with self._bell() as bell:
+            while True:
+                pause = 0.0
+                try:
+                    if self._is_due(queues, end, bell):
+                        return True
+                except (StoreError, redis.RedisError, OSError, _Unanswered):
+                    pause = max(0.0, min(_AGAIN, end - time.monotonic()))
+                if select.select([bell], [], [], pause)[0] or time.monotonic() >= end:
                     return False
-                block = min(left, _LONGEST_BLOCK, next_due if next_due is not None else left)
-                # Somebody popped a marker for us: look again, for it may be a job whose time has yet to come.
-                self._block(queues, block, min(left, block + _MARGIN))
-        except (StoreError, redis.RedisError, OSError):
-            return False  # the next claim tells the caller what is wrong
-        return False
 
     def close(self) -> None:
         """Wake the waits under way, and close the idle connections."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, {}
-        self._clapper.close()
+            for bell in self._bells:
+                bell.send(b"!")
         for wires in idle.values():
             for wire in wires:
                 wire.disconnect()
 
-    def _next_due(self, queues: Sequence[str]) -> float | None:
-        """In how many seconds the next job is due; 0 when one is, None when none is known."""
-        calls = [self._namespace.call(queue, DUE, 1) for queue in queues]
-        soonest: float | None = None
-        for answer in self._namespace.contact().run(calls):
-            later, *due = cast("list[int]", answer)
-            if due:
-                return 0
-            if later >= 0:
-                soonest = min(max(later, 1) / 1000, soonest if soonest is not None else later / 1000)
-        return soonest
+    @contextlib.contextmanager
+    def _bell(self) -> Generator[socket.socket]:
+        """A socket that becomes readable when the waiter is closed."""
+        heard, rung = socket.socketpair()
+        with heard, rung:
+            with self._lock:
+                if self._closed:
+                    rung.send(b"!")
+                self._bells.add(rung)
+            try:
+                yield heard
+            finally:
+                with self._lock:
+                    self._bells.discard(rung)
 
-    def _block(self, queues: Sequence[str], seconds: float, deadline: float) -> None:
-        """Return when a marker was popped, the time is over, or the driver is closed. Raises when a
-        connection broke.
-        """
-        markers = [self._namespace.key(queue, "wake") for queue in queues]
+    def _is_due(self, queues: Sequence[str], end: float, bell: socket.socket) -> bool:
+        """Whether a job is due. If none is, block once before saying so: until woken, or for a while."""
+        self._namespace.contact()
         # In a cluster one command can't name the keys of two slots.
-        groups = [[marker] for marker in markers] if self._namespace.link.several_slots else [markers]
-        waiting: dict[Wire, str] = {}
-        answered: list[Wire] = []
+        groups = [(queue,) for queue in queues] if self._namespace.link.several_slots else [tuple(queues)]
+        lines: list[_Line] = []
         try:
             for group in groups:
-                wire = self._take(group[0])
-                waiting[wire] = group[0]
-                wire.send_packed_command(wire.pack_commands([("BZPOPMIN", *group, f"{seconds:.3f}")]))
-            end = time.monotonic() + deadline
-            while len(answered) < len(waiting):
-                silent = [wire for wire in waiting if wire not in answered]
-                watched: list[Wire | socket.socket] = [*silent, self._bell]
-                readable = select.select(watched, [], [], max(0.0, end - time.monotonic()))[0]
-                if not readable or self._bell in readable:
-                    return
-                for wire in cast("list[Wire]", readable):
-                    found = wire.read_response()
-                    answered.append(wire)
-                    if found is not None:
-                        return
+                lines.append(_Line(self._take(group, end), group))
+            next_due = self._look(lines, bell)
+            now = time.monotonic()
+            if next_due == 0 or now >= end:
+                return next_due == 0
+            self._block(lines, min(end - now, _LONGEST_BLOCK, next_due or _LONGEST_BLOCK), bell)
+            return False
         finally:
-            for wire, marker in waiting.items():
-                self._give_back(wire, marker, answered=wire in answered)
+            for line in lines:
+                self._give_back(line)
 
-    def _take(self, marker: str) -> Wire:
+    def _look(self, lines: Sequence[_Line], bell: socket.socket) -> float | None:
+        """In how many seconds the next job is due: 0 when one is, None when none is known."""
+        until = time.monotonic() + _MARGIN
+        soonest: float | None = None
+        for line in lines:
+            calls = [self._namespace.call(queue, DUE, 1) for queue in line.queues]
+            for by_source in (False, True):
+                line.send([words_of(call, by_source=by_source) for call in calls])
+                _await_one([line], until, bell)
+                answers = line.read()
+                if not any(isinstance(answer, NoScriptError) for answer in answers):
+                    break
+            for answer in answers:
+                if isinstance(answer, redis.ResponseError):
+                    raise answer
+                later, *due = cast("list[int]", answer)
+                if due:
+                    return 0.0
+                if later >= 0:
+                    seconds = max(later, 1) / 1000
+                    soonest = seconds if soonest is None else min(soonest, seconds)
+        return soonest
+
+    def _block(self, lines: Sequence[_Line], seconds: float, bell: socket.socket) -> None:
+        """Return when a marker was popped, or after `seconds`."""
+        until = time.monotonic() + seconds + _MARGIN
+        for line in lines:
+            markers = [self._namespace.key(queue, "wake") for queue in line.queues]
+            line.send([("BZPOPMIN", *markers, f"{max(seconds, 0.001):.3f}")])
+        while waiting := [line for line in lines if line.owes]:
+            for line in _await_one(waiting, until, bell):
+                (popped,) = line.read()
+                if isinstance(popped, redis.ResponseError):
+                    raise popped
+                if popped is not None:
+                    return
+
+    def _take(self, group: tuple[str, ...], end: float) -> Wire:
         with self._lock:
-            idle = self._idle.get(marker)
+            idle = self._idle.get(group)
             wire = idle.pop() if idle else None
         if wire is not None:
-            try:
+            with contextlib.suppress(redis.RedisError, OSError):
                 if not wire.can_read():
                     return wire
-            except (redis.RedisError, OSError):
-                pass
             wire.disconnect()
-        return self._namespace.link.connect(marker)
+        key = self._namespace.key(group[0], "wake")
+        return self._namespace.link.connect(key, within=max(_MARGIN, end - time.monotonic()))
 
-    def _give_back(self, wire: Wire, marker: str, *, answered: bool) -> None:
-        """Keep the connection, unless it still owes an answer: that would pop a marker while nobody waits."""
-        if answered:
+    def _give_back(self, line: _Line) -> None:
+        if not line.owes:  # otherwise it would pop a marker while nobody waits
             with self._lock:
                 if not self._closed:
-                    self._idle.setdefault(marker, []).append(wire)
+                    self._idle.setdefault(tuple(line.queues), []).append(line.wire)
                     return
-        wire.disconnect()
+        line.wire.disconnect()
+
+
+def _await_one(lines: Sequence[_Line], until: float, bell: socket.socket) -> list[_Line]:
+    """Those of `lines` on which an answer has come, as soon as there is one. Raises `_Unanswered`."""
+    by_wire = {line.wire: line for line in lines}
+    watched: list[Wire | socket.socket] = [*by_wire, bell]
+    readable = select.select(watched, [], [], max(0.0, until - time.monotonic()))[0]
+    if not readable or bell in readable:
+        raise _Unanswered
+    return [line for wire, line in by_wire.items() if wire in readable]

@@ -19,31 +19,40 @@
 local ready, lease, running, dead, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local prefix, limit, nonce = ARGV[1], tonumber(ARGV[2]), ARGV[4]
 local expires = now + ARGV[3]
+local PIECE, MOST_BYTES = 100, 8388608 -- of a batch of huge jobs, the rest is for the next claim
 local replies = { expires }
 if redis.call('HEXISTS', KEYS[6], 'paused') == 1 then
     return replies
 end
 
-local leased, tokens = {}, {}
+local leased, tokens, bytes = {}, {}, 0
 local function take(ids)
     local bodies = {}
     for i, id in ipairs(ids) do
         bodies[i] = prefix .. 'b:' .. id
     end
     bodies = redis.call('MGET', unpack(bodies))
+    local found = {}
+    for i, id in ipairs(ids) do -- all reads come first: what fails must fail before anything is written
+        found[i] = redis.pcall('HMGET', prefix .. 'j:' .. id, 'attempt', 'refunded', 'due')
+    end
     redis.call('ZREM', ready, unpack(ids))
     for i, id in ipairs(ids) do
-        local body = bodies[i]
+        local body, job = bodies[i], prefix .. 'j:' .. id
+        if found[i].err then -- a key of another type
+            redis.call('DEL', job)
+            found[i] = {}
+        end
         if body then
-            local job = prefix .. 'j:' .. id
-            local found = redis.call('HMGET', job, 'attempt', 'refunded', 'due')
-            local attempt = (found[1] or 0) + 1
+            local attempt = (tonumber(found[i][1]) or 0) + 1
+            local refunded = tonumber(found[i][2]) or 0
             redis.call('HSET', job, 'state', 'running', 'attempt', attempt)
             leased[#leased + 1] = expires
             leased[#leased + 1] = id
             tokens[#tokens + 1] = id
             tokens[#tokens + 1] = nonce .. ':' .. #replies
-            replies[#replies + 1] = id .. ' ' .. attempt .. ' ' .. (found[2] or '0') .. ' ' .. (found[3] or '-') .. ' ' .. body
+            bytes = bytes + #body
+            replies[#replies + 1] = id .. ' ' .. attempt .. ' ' .. refunded .. ' ' .. (found[i][3] or '-') .. ' ' .. body
         else
             bury(prefix, dead, id, now, BODY_GONE)
         end
@@ -58,7 +67,7 @@ while true do
         break
     end
     local level = first[2] - first[2] % LEVEL
-    local wanted = limit - (#replies - 1)
+    local wanted = bytes < MOST_BYTES and math.min(limit - #replies + 1, PIECE) or 0
     local due = redis.call('ZRANGEBYSCORE', ready, level, level + now, 'LIMIT', 0, math.max(wanted, 1))
     if due[1] and wanted == 0 then
         remains = true
@@ -67,7 +76,7 @@ while true do
     if due[1] then
         take(due)
     end
-    if #due < wanted or wanted == 0 then
+    if #due < math.max(wanted, 1) then
         floor = level + LEVEL
     end
 end

@@ -24,7 +24,7 @@ for i = 2, #ARGV, 5 do
     if redis.call('HGET', running, id) == token and expires and tonumber(expires) > now then
         local priority, most = limits(prefix, id)
         local found = redis.call('HMGET', prefix .. 'j:' .. id, 'attempt', 'refunded')
-        local spent = (found[1] or 0) - (found[2] or 0)
+        local spent = (tonumber(found[1]) or 0) - (tonumber(found[2]) or 0)
         redis.call('ZREM', lease, id)
         redis.call('HDEL', running, id)
         if permanent == '1' or not most or spent >= most then

@@ -18,10 +18,13 @@
 local sets = { running = KEYS[2], done = KEYS[3], dead = KEYS[4], cancelled = KEYS[5], ready = KEYS[6] }
 local finished = { done = KEYS[3], dead = KEYS[4], cancelled = KEYS[5] }
 local prefix, below, state, kind, limit, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+if state ~= '' and not sets[state] then
+    return { '' }
+end
 
 local candidates
 local go_on = ''
-local few = state ~= '' and sets[state] and redis.call('ZCARD', sets[state]) <= most
+local few = state ~= '' and redis.call('ZCARD', sets[state]) <= most
 if few then -- as the dead usually are, among many done
     candidates = {}
     for _, id in ipairs(redis.call('ZRANGE', sets[state], 0, -1)) do

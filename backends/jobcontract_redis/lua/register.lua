@@ -36,8 +36,9 @@ for i = 2, #ARGV, 7 do
         if due == '' then
             due, exact = now, now .. '000'
         end
-        -- The first write of the script, and one that a full server refuses: nothing was written then.
-        if redis.call('SET', prefix .. 'b:' .. id, now .. ' ' .. exact .. ' ' .. rest, 'NX') then
+        if redis.call('EXISTS', prefix .. 'b:' .. id, prefix .. 'j:' .. id) == 0 then
+            -- The first write of the script, and one that a full server refuses: nothing was written then.
+            redis.call('SET', prefix .. 'b:' .. id, now .. ' ' .. exact .. ' ' .. rest)
             scored[#scored + 1] = level + due
             scored[#scored + 1] = id
             known[#known + 1] = 0

@@ -22,7 +22,7 @@ local again, died = 0, 0
 for _, id in ipairs(expired) do
     local priority, most = limits(prefix, id)
     local found = redis.call('HMGET', prefix .. 'j:' .. id, 'attempt', 'refunded')
-    local attempt = tonumber(found[1] or 0)
+    local attempt = tonumber(found[1]) or 0
     redis.call('ZREM', lease, id)
     redis.call('HDEL', running, id)
     if not most then
@@ -30,7 +30,7 @@ for _, id in ipairs(expired) do
         died = died + 1
     else
         local reason = 'the lease of attempt ' .. attempt .. ' ran out: its worker died or stopped renewing it'
-        if attempt - (found[2] or 0) >= most then
+        if attempt - (tonumber(found[2]) or 0) >= most then
             bury(prefix, dead, id, now, reason)
             died = died + 1
         else

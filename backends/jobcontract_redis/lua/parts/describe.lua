@@ -1,4 +1,5 @@
--- One job as Lookup shows it: id, state, attempt, due, finished, expires, error, body; '' for what it has not.
+-- One job as Lookup shows it: id, state, attempt, due, finished, expires, error, body. '' is what it has not; an error
+-- may be empty, so that none is false, which arrives as nil.
 local function describe(prefix, lease, finished, id)
     local state, attempt, due, reason = unpack(redis.call('HMGET', prefix .. 'j:' .. id, 'state', 'attempt', 'due', 'error'))
     local body = redis.call('GET', prefix .. 'b:' .. id)
@@ -11,6 +12,6 @@ local function describe(prefix, lease, finished, id)
         id, state, attempt or '0', due or '',
         set and redis.call('ZSCORE', set, id) or '',
         state == 'running' and redis.call('ZSCORE', lease, id) or '',
-        reason or '', body or '',
+        reason, body or '',
     }
 end

@@ -3,7 +3,11 @@ local LEVEL = 4398046511104 -- 2^42: one priority's share of the scores, in mill
 
 -- Priority and max_attempts, or nil when the body is gone.
 local function limits(prefix, id)
-    local priority, most = string.match(redis.call('GETRANGE', prefix .. 'b:' .. id, 0, 63), '^%d+ %d+ (%d) (%d+) ')
+    local head = redis.pcall('GETRANGE', prefix .. 'b:' .. id, 0, 63)
+    if type(head) ~= 'string' then -- a key of another type
+        return nil
+    end
+    local priority, most = string.match(head, '^%d+ %d+ (%d) (%d+) ')
     return tonumber(priority), tonumber(most)
 end
 
