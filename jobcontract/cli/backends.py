@@ -15,7 +15,6 @@ from jobcontract.cli.escape import one_line
 from jobcontract.cli.exits import CommandFailed, code_of
 from jobcontract.cli.output import Column, note, print_fields, print_json, say, show
 from jobcontract.cli.session import Session, pass_session
-from jobcontract.config import DEFAULT_URL
 from jobcontract.contract import FEATURES, Capabilities, TimedLease
 from jobcontract.errors import ConfigError, JobContractError
 
@@ -48,9 +47,7 @@ def backends(session: Session, name: str | None, as_json: bool) -> None:
     if name is not None and session.backend_name is not None:
         raise click.UsageError("NAME and --backend are the same thing; give one.")
     chosen = name or session.backend_name
-    if chosen == "default" and not session.settings.backends:
-        chosen = DEFAULT_URL  # the list calls it so
-    names = [chosen] if chosen else _all_names(session)
+    names = [_as_listed(session, chosen)] if chosen else _all_names(session)
     default = _default_name(session)
     opened = [_open(session, each, default) for each in names]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -64,6 +61,11 @@ def backends(session: Session, name: str | None, as_json: bool) -> None:
     problem = found[0].error
     if chosen and problem is not None:
         raise CommandFailed(str(problem), code_of(problem)) from problem
+
+
+def _as_listed(session: Session, name: str) -> str | None:
+    # With nothing configured, the list calls what there is "default".
+    return None if name == "default" and not session.settings.backends else name
 
 
 def _all_names(session: Session) -> Sequence[str | None]:

@@ -27,7 +27,7 @@ from jobcontract.cli import (
 from jobcontract.cli.command import Group, format_options, shared_options, write_lines
 from jobcontract.cli.escape import escape, one_line
 from jobcontract.cli.exits import MEANINGS, CommandFailed, Exit, code_of, sentence_of
-from jobcontract.cli.session import Session
+from jobcontract.cli.session import Session, pass_session
 
 
 class Root(Group):
@@ -157,12 +157,14 @@ def _flush_stdout() -> bool:
 
 @click.group(cls=Root)
 @click.version_option(package_name="jobcontract", message="jobctl %(version)s")
-def jobctl() -> None:
+@pass_session
+def jobctl(session: Session) -> None:
     """Look after jobs and the stores they are in.
 
     Which store, the configuration says (jobcontract.toml or JOBCONTRACT_* variables), or --backend. With
     nothing configured it is sqlite:///jobcontract.db.
     """
+    session.log_to_stderr()  # for commands that are no `Command`; the others do it again, with their own -v
 
 
 for _command in (

@@ -16,8 +16,8 @@ from jobcontract.errors import ConfigError
 from jobcontract.registry import get_backend
 from jobcontract.url import StoreURL
 
-# What says within a store where the jobs are, under the names that drivers give it.
-_PLACES = ("schema", "namespace", "vhost")
+# Where within a server the jobs are: the option that says so, the schemes that have it, and its default.
+_PLACES = {"schema": ("postgres", "jobcontract"), "namespace": ("redis", "jobcontract")}
 
 
 @dataclass
@@ -67,8 +67,11 @@ class Session:
         """The store, for people who are asked before something is destroyed in it: redacted URL, schema."""
         store = self.store(name)
         given = {**store.options, **store.url.query}
-        places = [f", {place} {given[place]}" for place in _PLACES if place in given]
-        return escape(store.url.redacted() + "".join(places))
+        where = store.url.redacted()
+        for place, (scheme, usual) in _PLACES.items():
+            if place in given or store.url.scheme.startswith(scheme):
+                where += f", {place} {given.get(place, usual)}"
+        return escape(where)
 
     def redact(self, text: str) -> str:
         """`text` without any password that this run knows of. A second net: no error should hold one."""

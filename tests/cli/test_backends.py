@@ -98,7 +98,8 @@ def test_one_backend_that_can_not_be_asked_fails_the_command(run: Run, name: str
 def test_with_nothing_configured_the_default_is_listed_under_its_name_and_found_by_it(run: Run) -> None:
     run("init")
     assert run("backends").out.splitlines()[1].startswith("default (default)")
-    assert "sqlite:///jobcontract.db" in run("backends", "default").out
+    told = run("backends", "default").out
+    assert "backend       default (default)\nurl           sqlite:///jobcontract.db\n" in told
 
 
 def test_listing_makes_no_store(run: Run, folder: Path) -> None:

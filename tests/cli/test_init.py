@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 from tests.cli.conftest import Run
@@ -21,6 +22,14 @@ def test_a_dry_run_prints_the_statements_and_makes_nothing(run: Run, folder: Pat
     assert "CREATE TABLE" in dry.out
     assert all(line.startswith("-- ") for line in dry.out.splitlines()[:1])
     assert list(folder.iterdir()) == []
+
+
+def test_the_statements_of_a_dry_run_make_the_store(run: Run, folder: Path) -> None:
+    connection = sqlite3.connect(folder / "jobcontract.db")
+    connection.executescript(run("init", "--dry-run", "--backend", "sqlite:///none.db").out)
+    connection.close()
+    assert run("init").out == "sqlite:///jobcontract.db: up to date\n"
+    assert run("stats").code == 0
 
 
 def test_as_json_each_step_has_its_title_and_its_statements(run: Run) -> None:
