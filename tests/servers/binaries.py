@@ -143,11 +143,15 @@ def find_programs(service: Service, *, in_container: bool = True) -> Programs:
     Raises:
         ServiceMissing: there is no way to have it here.
     """
-    return _find(service, in_container)
+    found = _find(service, in_container)
+    if isinstance(found, str):
+        raise ServiceMissing(found)
+    return found
 
 
 @functools.cache
-def _find(service: Service, in_container: bool) -> Programs:
+def _find(service: Service, in_container: bool) -> Programs | str:
+    """The programs, or why there are none: a second try would take as long and end the same."""
     if (programs := installed_programs(service)) is not None:
         return programs
     if in_container and (image := container.available_image(service)) is not None:
@@ -162,7 +166,7 @@ def _find(service: Service, in_container: bool) -> Programs:
         reason = "the packages that were installed do not hold its programs"
     if service is Service.POSTGRES and (programs := wheel_postgres()) is not None:
         return programs
-    raise ServiceMissing(
+    return (
         f"{title(service)} can't be had here: it is not installed, no Docker engine offers it, and {reason};"
         f" install it ({install.advice(service)}) or"
         f" skip what needs it with --allow-missing-services."
