@@ -1,7 +1,7 @@
 """Parameters that are arrays, as PostgreSQL's array literals.
 
-psycopg dumps a list element by element through its adapters, which costs a batch of 1,000 jobs as much as the server needs to store
-it. A literal is also the same for every client that may carry it (SQLAlchemy, Django).
+psycopg dumps a list element by element through its adapters, which costs a batch of 1,000 jobs as much as the
+server needs to store it. A literal is also the same for every client that may carry it (SQLAlchemy, Django).
 """
 
 from __future__ import annotations

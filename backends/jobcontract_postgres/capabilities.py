@@ -28,7 +28,7 @@ SELECT current_setting('server_version'), current_setting('server_version_num'):
        current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'),
        current_setting('synchronous_standby_names'), current_setting('server_encoding'),
        current_setting('default_transaction_isolation'), current_setting('max_connections')::integer,
-       pg_backend_pid(), pg_is_in_recovery()
+       pg_is_in_recovery(), pg_backend_pid()
 """
 
 
@@ -44,18 +44,19 @@ class Facts(NamedTuple):
     encoding: str
     isolation: str
     max_connections: int
-    backend_pid: int
     in_recovery: bool
     pooled: bool
-    """Whether a pooler stands in between: the server's process is another one than the connection was promised."""
+    """Whether a pooler stands in between: the server's process is another one than the connection was
+    promised.
+    """
 
 
 def read_facts(connection: Connection) -> Facts:
     """Ask the server. One round trip."""
     row = connection.execute(_FACTS).fetchone()
     assert row is not None
-    facts = Facts(*row, pooled=False)
-    return facts._replace(pooled=facts.backend_pid != connection.info.backend_pid)
+    *settings, server_process = row
+    return Facts._make((*settings, server_process != connection.info.backend_pid))
 
 
 def capabilities_from(facts: Facts, driver: object, *, listen: Switch) -> Capabilities:
@@ -89,17 +90,25 @@ def _notes(facts: Facts, listen: Switch) -> list[str]:
     if facts.full_page_writes == "off":
         notes.append("full_page_writes is off: a power cut can tear a page; set full_page_writes = on")
     if facts.synchronous_commit == "off":
-        notes.append("synchronous_commit is off: a crash of the server loses up to a second; set synchronous_commit = on")
+        notes.append(
+            "synchronous_commit is off: a crash of the server loses up to a second; "
+            "set synchronous_commit = on"
+        )
     if facts.version_number < OLDEST_SERVER:
         notes.append("this server is older than PostgreSQL 13, with which this driver is not tested")
     if facts.encoding != "UTF8":
-        notes.append(f"the database's encoding is {facts.encoding}: text outside of it is refused; create it with UTF8")
+        notes.append(
+            f"the database's encoding is {facts.encoding}: text outside of it is refused; create it with UTF8"
+        )
     if facts.in_recovery:
         notes.append("this server is a standby: it refuses every write; set target_session_attrs=read-write")
     if facts.pooled:
-        notes.append("a pooler stands in between: statements are not prepared, unless prepared_statements = on")
+        notes.append(
+            "a pooler stands in between: statements are not prepared, unless prepared_statements = on"
+        )
     if facts.pooled and listen == "auto":
         notes.append(
-            "waiting workers poll, for LISTEN is lost behind a pooler in transaction mode; set listen = on for one in session mode"
+            "waiting workers poll, for LISTEN is lost behind a pooler in transaction mode; "
+            "set listen = on for one in session mode"
         )
     return notes

@@ -1,8 +1,8 @@
 """Connections: how one is made, the deadline it keeps, and the pool.
 
-Why not psycopg_pool: it answers a wrong password, a full server and a missing host alike, with a timeout after the whole wait;
-it hands out connections that a restart has broken, or pays a round trip for each to find out; and it brings four threads,
-which a fork does not keep. What is needed here is small.
+Why not psycopg_pool: it answers a wrong password, a full server and a missing host alike, with a timeout
+after the whole wait; it hands out connections that a restart has broken, or pays a round trip for each to
+find out; and it brings four threads, which a fork does not keep. What is needed here is small.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Result = TypeVar("Result")
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection whose every operation ends by `deadline`, also when the server is stopped or the network is silent.
+    """A connection whose every operation ends by `deadline`, also when the server is stopped or the network
+    is silent.
 
     A server-side timeout can't do that: it fires in the very process that does not answer.
     """
@@ -75,7 +76,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return not poll.poll(0)
 
     def abandon(self) -> None:
-        """Close without waiting for the server; ask it, behind the caller's back, to stop what it is still doing.
+        """Close without waiting for the server; ask it, behind the caller's back, to stop what it is still
+        doing.
 
         Otherwise each repeated call would leave one more server process behind that waits for the same lock.
         """
@@ -98,8 +100,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 def within(seconds: float, make: Callable[[], Connection]) -> Connection:
     """`make()`, or `DeadlineExceeded` after `seconds`.
 
-    In a thread of its own, for libpq bounds each address by itself (and the look-up of a name not at all), so that a name with
-    three silent addresses would take three times as long.
+    In a thread of its own, for libpq bounds each address by itself (and the look-up of a name not at all), so
+    that a name with three silent addresses would take three times as long.
     """
     future: Future[Connection] = Future()
 
@@ -146,7 +148,8 @@ class Pool:
         deadline = time.monotonic() + seconds
         if not self._free.acquire(timeout=seconds):
             raise StoreUnavailable(
-                f"all {self._size} connections stayed in use for {seconds:g} s; raise pool_size or lower the concurrency"
+                f"all {self._size} connections stayed in use for {seconds:g} s; "
+                "raise pool_size or lower the concurrency"
             )
         try:
             connection = self._idle_one() or self._connect(max(0.001, deadline - time.monotonic()))

@@ -33,6 +33,7 @@ class OperatorDoors:
             raise InvalidJob("cursor", "is not the cursor of a job")
         states = [page.state] if page.state else list(State)
         cursor, queue, kind = (page.cursor,) * 2, (page.queue,) * 2, (page.kind,) * 2
+        parameters: tuple[object, ...]
         if page.idempotency_key is not None:
             statement = self._statements.get_by_key
             parameters = (page.idempotency_key, *queue, *kind, plain(states), *cursor, page.limit)
@@ -42,24 +43,10 @@ class OperatorDoors:
         return [_stored_job(row) for row in self._sessions.run(statement, parameters)]
 
     def stats(self) -> list[QueueStats]:
-        """As `Statistics.stats`. Reads the live and the dead jobs from end to end; the history is not counted."""
-        return [
-            QueueStats(
-                queue=queue,
-                ready=ready,
-                scheduled=scheduled,
-                running=running,
-                expired=expired,
-                dead=dead,
-                done=None,
-                cancelled=cancelled,
-                oldest_ready=None if oldest is None else timedelta(seconds=oldest),
-                paused=paused,
-            )
-            for queue, ready, scheduled, running, expired, dead, cancelled, oldest, paused in self._sessions.run(
-                self._statements.stats, ()
-            )
-        ]
+        """As `Statistics.stats`. Reads the live and the dead jobs from end to end; the history is not
+        counted.
+        """
+        return [_queue_stats(row) for row in self._sessions.run(self._statements.stats, ())]
 
     def cancel(self, job_ids: Sequence[str]) -> list[State | None]:
         """As `Cancellation.cancel`."""
@@ -95,6 +82,22 @@ class OperatorDoors:
 
 def _sorted_ids(job_ids: Sequence[str]) -> str:
     return plain(sorted({str(uuid) for job_id in job_ids if (uuid := as_uuid(job_id))}))
+
+
+def _queue_stats(row: Row) -> QueueStats:
+    queue, ready, scheduled, running, expired, dead, cancelled, oldest_ready, paused = row
+    return QueueStats(
+        queue=queue,
+        ready=ready,
+        scheduled=scheduled,
+        running=running,
+        expired=expired,
+        dead=dead,
+        done=None,
+        cancelled=cancelled,
+        oldest_ready=None if oldest_ready is None else timedelta(seconds=oldest_ready),
+        paused=paused,
+    )
 
 
 def _stored_job(row: Row) -> StoredJob:

@@ -54,7 +54,7 @@ class PostgresDriver(OperatorDoors):
         self._listener = Listener(
             self._server.connect, self._sessions.may_listen, statements, PRIORITIES, self._sessions.timeout
         )
-        self._listen_option = options.listen
+        self._options = options
         self._low_water = LowWater()
         self._housekeeping = Housekeeping(statements, self._schema, options.retention)
         self._keeping_house = threading.Lock()
@@ -64,7 +64,7 @@ class PostgresDriver(OperatorDoors):
     def capabilities(self) -> Capabilities:
         """As `Driver.capabilities`."""
         if self._capabilities is None:
-            self._capabilities = capabilities_from(self._sessions.facts, self, listen=self._listen_option)
+            self._capabilities = capabilities_from(self._sessions.facts, self, listen=self._options.listen)
         return self._capabilities
 
     def register(self, records: Sequence[JobRecord]) -> list[Registration]:
@@ -171,7 +171,21 @@ class PostgresDriver(OperatorDoors):
 
 
 def _claimed_record(row: Row) -> ClaimedRecord:
-    (job_id, kind, queue, priority, run_at, max_attempts, key, input_ref, headers, token, attempt, until, refunded) = row
+    (
+        job_id,
+        kind,
+        queue,
+        priority,
+        run_at,
+        max_attempts,
+        key,
+        input_ref,
+        headers,
+        token,
+        attempt,
+        until,
+        refunded,
+    ) = row
     record = JobRecord(job_id, kind, queue, priority, run_at, max_attempts, key, None, input_ref, headers)
     return ClaimedRecord(Lease(job_id, queue, token, attempt, until, refunded), record)
 

@@ -8,7 +8,8 @@ import psycopg
 
 from jobcontract.errors import StoreError, StoreUnavailable
 
-# Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html after which the same call may succeed.
+# Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html after which the same
+# call may succeed.
 _TRANSIENT_CLASSES = ("08", "53")
 _TRANSIENT = frozenset(
     {
@@ -27,13 +28,13 @@ _TRANSIENT = frozenset(
 _MISSING_OBJECT = frozenset({"3F000", "42P01", "42703", "42883"})
 _LONGEST = 500
 
-# A failed connection has no code in psycopg, only the server's words. Unknown ones, and those of a server that speaks
-# another language, count as transient.
+# A failed connection has no code in psycopg, only the server's words. Unknown ones, and those of a server
+# that speaks another language, count as transient.
 _LASTING = re.compile(
     r"password authentication failed|no password supplied|authentication failed|no pg_hba\.conf entry"
     r"|(role|database) \"[^\"]*\" does not exist|permission denied for database|is not permitted to log in"
-    r"|does not support SSL|certificate verify failed|root certificate|certificate .*does not match|no encryption"
-    r"|could not (read|load|open) .*(certificate|private key)",
+    r"|does not support SSL|certificate verify failed|root certificate|certificate .*does not match"
+    r"|no encryption|could not (read|load|open) .*(certificate|private key)",
     re.DOTALL,
 )
 _ABOUT_TLS = re.compile(r"SSL|TLS|certificate")
@@ -49,7 +50,9 @@ def is_missing_object(error: psycopg.Error) -> bool:
 
 
 def from_statement(error: psycopg.Error, where: str) -> StoreError:
-    """What to raise for an error of a statement on `where`. Leaves out the detail, which may quote a job's input."""
+    """What to raise for an error of a statement on `where`. Leaves out the detail, which may quote a job's
+    input.
+    """
     if isinstance(error, DeadlineExceeded):
         return StoreUnavailable(f"PostgreSQL at {where} {error}")
     code = error.sqlstate
@@ -61,14 +64,15 @@ def from_statement(error: psycopg.Error, where: str) -> StoreError:
         return kind(f"the connection to PostgreSQL at {where} failed: {said}")
     if code in _MISSING_OBJECT:
         return StoreError(
-            f"the jobcontract schema of PostgreSQL at {where} is missing or not of this version ({said}); run `jobctl init`"
+            f"the jobcontract schema of PostgreSQL at {where} is missing or of another version ({said}); "
+            "run `jobctl init`"
         )
     transient = code in _TRANSIENT or code[:2] in _TRANSIENT_CLASSES
     return (StoreUnavailable if transient else StoreError)(f"PostgreSQL at {where} refused: {said} ({code})")
 
 
 def from_connecting(error: psycopg.Error, where: str, password: str | None) -> StoreError:
-    """What to raise when no connection to `where` could be made. libpq's words, with the password taken out."""
+    """What to raise when no connection to `where` could be made: libpq's words, without the password."""
     said = _one_line(str(error))
     if password:
         said = said.replace(password, "***")

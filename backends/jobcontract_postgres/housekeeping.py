@@ -1,7 +1,8 @@
 """What the history needs now and then: tomorrow's partition, and an end for what is past the retention.
 
-It runs within `rescue`, so that it needs no process of its own, and does a small piece at a time: a bounded statement, for half a
-second at most. What can't be done now (a missing privilege, a lock that somebody holds) is left for the next time.
+It runs within `rescue`, so that it needs no process of its own, and does a small piece at a time: a bounded
+statement, for half a second at most. What can't be done now (a missing privilege, a lock that somebody holds)
+is left for the next time.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
-import psycopg
 from psycopg import errors
 
 from jobcontract.contract import State
 from jobcontract_postgres.connection import Connection
 from jobcontract_postgres.schema import Schema
-from jobcontract_postgres.statements import Statements, literal
+from jobcontract_postgres.statements import Statements, query
 
 _INTERVAL = 600.0
 _BUDGET = 0.5
@@ -25,7 +25,7 @@ _ENDED = [State.DONE.value, State.CANCELLED.value]
 
 
 class Housekeeping:
-    """The housekeeping of one process. Not safe in threads: the driver sees to it that one of them is here."""
+    """The housekeeping of one process. Not safe in threads: the driver lets in one at a time."""
 
     def __init__(self, statements: Statements, schema: Schema, retention: timedelta) -> None:
         self._statements = statements
@@ -50,7 +50,7 @@ class Housekeeping:
     def _expire(self, connection: Connection, stop: float) -> bool:
         """Let go of what is past the retention; whether all of it is gone."""
         for partition in self._schema.expired_partitions(connection, self._retention):
-            free = literal(self._statements.free_keys(partition))
+            free = query(self._statements.free_keys(partition))
             seen = _BATCH
             while seen == _BATCH:
                 if time.monotonic() >= stop:
@@ -60,7 +60,7 @@ class Housekeeping:
                 self._cursors[partition] = last or self._cursors.get(partition, _FIRST_ID)
             self._schema.drop_partition(connection, partition)
             self._cursors.pop(partition, None)
-        prune = literal(self._statements.prune_rest())
+        prune = query(self._statements.prune_rest())
         while True:
             if time.monotonic() >= stop:
                 return False

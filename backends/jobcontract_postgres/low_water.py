@@ -1,12 +1,12 @@
 """The low-water hint: where a claim may begin to read.
 
-A claimed job leaves a dead entry in the index of ready jobs. As long as any session of the cluster holds an old snapshot (a report,
-a backup, a forgotten transaction), these can't be removed, and each claim walks over all of them to find the first that lives.
-The hint lets it start at the last job that this process saw there.
+A claimed job leaves a dead entry in the index of ready jobs. As long as any session of the cluster holds an
+old snapshot (a report, a backup, a forgotten transaction), these can't be removed, and each claim walks over
+all of them to find the first that lives. The hint lets it start at the last job that this process saw there.
 
-It is only a hint. A transaction that began earlier and commits later puts its job behind it, and so does a claim of another
-process that is undone. So it is dropped every second, and when a claim came back empty; a job that returns to ready gets a new
-run_at and lies before it anyway.
+It is only a hint. A transaction that began earlier and commits later puts its job behind it, and so does a
+claim of another process that is undone. So it is dropped every second, and when a claim came back empty; a
+job that returns to ready gets a new run_at and lies before it anyway.
 """
 
 from __future__ import annotations

@@ -18,15 +18,20 @@ class PostgresOptions(StoreOptions):
     """The keys of ``[backends.NAME]`` beside `url`, and equally the parameters of the URL."""
 
     schema_name: Annotated[SchemaName, Field(alias="schema")] = "jobcontract"
-    """The schema that holds every object of this installation. Quoted wherever it is used; at most 63 bytes."""
+    """The schema that holds every object of this installation. Quoted wherever it is used; at most 63 bytes.
+    """
     pool_size: Annotated[int, Field(ge=1, le=1000)] = 10
     """The most connections that one process holds, beside one for LISTEN."""
     timeout: PositiveDuration = timedelta(seconds=10)
     """The deadline of each call, connecting and waiting for a free connection included."""
     max_lifetime: PositiveDuration = timedelta(hours=1)
-    """A pooled connection is replaced at this age, so that a moved address or a rotated certificate is noticed."""
+    """A pooled connection is replaced at this age, so that a moved address or a rotated certificate is
+    noticed.
+    """
     retention: Duration = timedelta(days=14)
-    """How long finished jobs and their keys are kept before the housekeeping of `rescue` drops them; 0 is for ever."""
+    """How long finished jobs and their keys are kept before the housekeeping of `rescue` drops them; 0 is for
+    ever.
+    """
     listen: Switch = "auto"
     """Whether `wait` listens for notifications. auto: unless a pooler stands in between."""
     prepared_statements: Switch = "auto"
@@ -36,7 +41,8 @@ class PostgresOptions(StoreOptions):
     host: str | None = None
     """The directory of the server's Unix socket, which can't be written as the host of a URL."""
     sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] | None = None
-    """None: ``verify-full`` for a server elsewhere, libpq's own default (``prefer``) for one on this machine."""
+    """None: ``verify-full`` for a server elsewhere, libpq's own default (``prefer``) for one on this machine.
+    """
     sslrootcert: str | None = None
     sslcert: str | None = None
     sslkey: str | None = None

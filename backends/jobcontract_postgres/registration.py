@@ -1,4 +1,6 @@
-"""`register` as steps: the same statements for a connection of our own and for one that belongs to the caller."""
+"""`register` as steps: the same statements for a connection of our own and for one that belongs to the
+caller.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +14,30 @@ from jobcontract_postgres.arrays import blobs, instants, plain, texts
 from jobcontract_postgres.statements import Statements
 
 _ROUNDS = 3
-# How far a producer's clock may be ahead of the server's before the repeated registration of a job that is done goes unseen.
+# How far a producer's clock may be ahead of the server's before the repeated registration of a job that is
+# done goes unseen.
 _CLOCK_MARGIN = timedelta(days=1)
 
 
 def register_steps(statements: Statements, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
     """See `JoinsTransactions.register_steps`."""
     found: dict[str, Registration] = {}
-    # Sorted, so that two batches with the same keys can't deadlock. The sort is stable: the first of one key stays the first.
-    left = sorted(records, key=_queue_and_key) if len(records) > 1 else records
-    for _ in range(_ROUNDS):
-        created = {row[0] for row in (yield _create(statements, left))}
-        found.update((each, Registration(UUID(each), created=True)) for each in created)
-        if len(created) < len(left):
-            left = [record for record in left if record.id not in created]
-            for position, job_id, state, conflict in (yield _look_up(statements, left)):
-                if job_id is not None:  # else the holder has gone meanwhile
-                    known = Registration(UUID(job_id), created=False, state=State(state), conflict=conflict)
+    left = list(records)
+    # In one order, so that two batches with the same keys can't deadlock. The sort is stable: the first of a
+    # key stays the first.
+    left.sort(key=_queue_and_key)
+    for _round in range(_ROUNDS):
+        rows = yield _create(statements, left)
+        found.update((job_id, Registration(UUID(job_id), created=True)) for job_id, _ in rows)
+        if len(found) < len(records):
+            left = [record for record in left if record.id not in found]
+            for position, holder, state, conflict in (yield _look_up(statements, left)):
+                if holder is not None:  # else it has gone meanwhile
+                    known = Registration(UUID(holder), created=False, state=State(state), conflict=conflict)
                     found[left[position - 1].id] = known
+            left = [record for record in left if record.id not in found]
         if len(found) == len(records):
             return [found[record.id] for record in records]
-        left = [record for record in left if record.id not in found]
     raise StoreUnavailable(
         f"the idempotency keys of {len(left)} jobs were given up and taken again all the while; try again"
     )

@@ -13,7 +13,9 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class UtcLoader(Loader):
-    """timestamptz in UTC, whatever the session's TimeZone and DateStyle are (psycopg's own gives the session's zone)."""
+    """timestamptz in UTC, whatever the session's TimeZone and DateStyle are (psycopg's own gives the
+    session's zone).
+    """
 
     format = Format.BINARY
 

@@ -1,21 +1,20 @@
-"""The installation: numbered migrations, the partitions of the history, and the check that code and schema fit."""
+"""The installation: numbered migrations, the partitions of the history, and the check that code and schema
+fit.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
 from typing import NamedTuple
 
-import psycopg
-from psycopg import sql
-
 from jobcontract.contract import Step
 from jobcontract.errors import StoreError
 from jobcontract_postgres.connection import Connection
-from jobcontract_postgres.statements import Statements, literal, quote
+from jobcontract_postgres.statements import Statements, query, quote
 
 DAYS_AHEAD = 2
 _PARTITION = re.compile(r"^done_jobs_\d{8}$")
@@ -32,7 +31,11 @@ class Migration(NamedTuple):
 
 def migrations() -> list[Migration]:
     """All migrations that this code knows, in order."""
-    found = [match for entry in files("jobcontract_postgres").joinpath("schema").iterdir() if (match := _FILE.match(entry.name))]
+    found = [
+        match
+        for entry in files("jobcontract_postgres").joinpath("schema").iterdir()
+        if (match := _FILE.match(entry.name))
+    ]
     return sorted(Migration(int(match[1]), match[2].replace("_", " "), match[0]) for match in found)
 
 
@@ -56,7 +59,6 @@ class Schema:
         self._statements = statements
         self._name = statements.schema
         self._quoted = quote(statements.schema)
-        self._placed = self._quoted.replace("%", "%%")  # for statements with parameters
 
     def check(self, version: int | None, where: str) -> None:
         """Raise `StoreError` unless a schema of `version` (None: there is none) fits this code."""
@@ -64,27 +66,34 @@ class Schema:
         if version is None:
             raise StoreError(f"{name} does not hold a jobcontract installation; run `jobctl init`")
         if version < VERSION:
-            raise StoreError(f"{name} has version {version} and this jobcontract needs {VERSION}; run `jobctl init`")
+            raise StoreError(
+                f"{name} has version {version} and this jobcontract needs {VERSION}; run `jobctl init`"
+            )
         if version > VERSION:
-            raise StoreError(f"{name} has version {version}, this jobcontract knows {VERSION}; upgrade the package jobcontract")
+            raise StoreError(
+                f"{name} has version {version}, and this jobcontract knows {VERSION}; "
+                "upgrade the package jobcontract"
+            )
 
     def read_version(self, connection: Connection) -> int | None:
         """The version of the installed schema; None when there is none."""
-        found = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{self._quoted}.schema_version",)).fetchone()
+        found = connection.execute(
+            "SELECT to_regclass(%s) IS NOT NULL", (f"{self._quoted}.schema_version",)
+        ).fetchone()
         if not found or not found[0]:
             return None
-        row = connection.execute(literal(f"SELECT max(version) FROM {self._quoted}.schema_version")).fetchone()
+        row = connection.execute(query(f"SELECT max(version) FROM {self._quoted}.schema_version")).fetchone()
         return row[0] if row else None
 
     def install(self, connection: Connection, where: str, *, dry_run: bool) -> list[Step]:
-        """Bring the schema to `VERSION` and make the partitions of the next days. What was done, or would be."""
+        """Bring the schema to `VERSION` and make the partitions of the next days: what was done, or would."""
         if not dry_run:
             steps = list(self._migrate(connection, where))
             return steps + self.make_partitions(connection)
         version = self.read_version(connection)
         if version is not None and version > VERSION:
             self.check(version, where)
-        steps = [step for _, step in self._pending(version)]
+        steps = self._pending(version)
         days = _days_from(self._today(connection)) if version is None else self._missing_days(connection)
         return steps + [self._partition(day) for day in days]
 
@@ -95,7 +104,7 @@ class Schema:
         with self._locked(connection):
             steps = [self._partition(day) for day in self._missing_days(connection)]
             for step in steps:
-                connection.execute(literal(step.statements))
+                connection.execute(query(step.statements))
         return steps
 
     def expired_partitions(self, connection: Connection, retention: timedelta) -> list[str]:
@@ -104,18 +113,20 @@ class Schema:
         return sorted(each for each in self._partitions(connection) if each <= _partition_name(last))
 
     def drop_partition(self, connection: Connection, name: str) -> None:
-        """Drop a partition of the history. Raises `LockNotAvailable` when somebody reads the history all the while.
+        """Drop a partition of the history. Raises `LockNotAvailable` when somebody reads the history all the
+        while.
 
-        The lock keeps everybody out. Whoever waits for it keeps out all who come later, so it is not waited for long.
+        The lock keeps everybody out. Whoever waits for it keeps out all who come later, so it is not waited
+        for long.
         """
         with self._locked(connection):
             connection.execute("SELECT set_config('lock_timeout', '100ms', true)")
-            connection.execute(literal(f"DROP TABLE IF EXISTS {self._quoted}.{quote(name)}"))
+            connection.execute(query(f"DROP TABLE IF EXISTS {self._quoted}.{quote(name)}"))
 
     def _migrate(self, connection: Connection, where: str) -> Iterator[Step]:
         while True:
-            # One transaction each, so that a failing migration leaves those before it. The version is read again under the lock:
-            # another process may have been faster.
+            # One transaction each, so that a failing migration leaves those before it. The version is read
+            # again under the lock: another process may have been faster.
             with self._locked(connection):
                 version = self.read_version(connection)
                 if version is not None and version > VERSION:
@@ -123,25 +134,34 @@ class Schema:
                 pending = self._pending(version)
                 if not pending:
                     return
-                migration, step = pending[0]
-                connection.execute(literal(step.statements))
-                connection.execute(
-                    literal(f"INSERT INTO {self._placed}.schema_version (version, title) VALUES (%s, %s)"),
-                    (migration.number, migration.title),
-                )
+                step = pending[0]
+                connection.execute(query(step.statements))
             yield step
 
-    def _pending(self, version: int | None) -> list[tuple[Migration, Step]]:
+    def _pending(self, version: int | None) -> list[Step]:
         pending = [each for each in migrations() if each.number > (version or 0)]
-        steps = [Step(f"{each.number:03} {each.title}", self._statements.migration(each.file_name)) for each in pending]
+        steps = [Step(f"{each.number:03} {each.title}", self._statements_of(each)) for each in pending]
         if version is None and steps:
-            steps[0] = Step(steps[0].title, _CREATE_VERSIONS.replace("{schema}", self._quoted) + steps[0].statements)
-        return list(zip(pending, steps, strict=True))
+            steps[0] = Step(
+                steps[0].title, _CREATE_VERSIONS.replace("{schema}", self._quoted) + steps[0].statements
+            )
+        return steps
+
+    def _statements_of(self, migration: Migration) -> str:
+        # With its mark, so that what `init --dry-run` prints is all there is to run.
+        return (
+            f"{self._statements.migration(migration.file_name).rstrip()}\n\n"
+            f"INSERT INTO {self._quoted}.schema_version (version, title) "
+            f"VALUES ({migration.number}, '{migration.title}');\n"
+        )
 
     @contextmanager
-    def _locked(self, connection: Connection) -> Iterator[None]:
+    def _locked(self, connection: Connection) -> Generator[None]:
         with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", (f"jobcontract install {self._name}",))
+            connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))",
+                (f"jobcontract install {self._name}",),
+            )
             yield
 
     def _today(self, connection: Connection) -> date:
@@ -158,12 +178,16 @@ class Schema:
         return {name for (name,) in rows if _PARTITION.match(name)}
 
     def _missing_days(self, connection: Connection) -> list[date]:
-        """The next days without a partition, save those whose jobs are in the safety net already: there they stay."""
+        """The next days without a partition, save those whose jobs are in the safety net already: there they
+        stay.
+        """
         present = self._partitions(connection)
         days = [day for day in _days_from(self._today(connection)) if _partition_name(day) not in present]
         if not days:
             return []
-        row = connection.execute(literal(f"SELECT max(finished_at) FROM {self._quoted}.done_jobs_rest")).fetchone()
+        row = connection.execute(
+            query(f"SELECT max(finished_at) FROM {self._quoted}.done_jobs_rest")
+        ).fetchone()
         last: datetime | None = row[0] if row else None
         return [day for day in days if last is None or last.astimezone(UTC).date() < day]
 

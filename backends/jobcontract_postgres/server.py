@@ -1,4 +1,4 @@
-"""The server a store's URL names: the parameters of a connection to it, and what is said about it in an error."""
+"""The server that a store's URL names: the parameters of a connection to it, and how one is made."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import os
 import time
 import warnings
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Final, LiteralString
 
 import psycopg
 from psycopg import IsolationLevel, pq
+from psycopg.conninfo import make_conninfo
 
 from jobcontract.config import StoreSettings
 from jobcontract.errors import ConfigError
@@ -19,31 +20,34 @@ from jobcontract_postgres.failures import DeadlineExceeded, from_connecting, fro
 from jobcontract_postgres.options import PostgresOptions
 from jobcontract_postgres.results import UtcLoader
 
-_TRUST_STORE_LIBPQ = 160000  # sslrootcert=system
+_LIBPQ_WITH_TRUST_STORE = 160000  # sslrootcert=system
+_MAX_IDENTIFIER_BYTES = 63
+_LIBPQ_OPTIONS = (
+    "sslmode", "sslrootcert", "sslcert", "sslkey", "channel_binding", "require_auth", "gssencmode",
+    "krbsrvname", "passfile", "target_session_attrs", "load_balance_hosts",
+)  # fmt: skip
 
-
-SESSION = """\
-SELECT set_config('default_transaction_isolation', 'read committed', false),
-       set_config('plan_cache_mode', 'force_generic_plan', false), set_config('jit', 'off', false),
-       set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
-       set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false)
-"""
-"""For sessions of our own. Each verb is a walk along an index, and shall stay one whatever the statistics say: a plan that was made
-while the table was empty reads all of it once it is full. Not through a pooler, where a setting would reach other clients;
-there nothing is prepared either, so that each plan sees the table as it is.
-"""
+# For sessions of our own. Each verb is a walk along an index, and shall stay one whatever the statistics say:
+# a plan that was made while the table was empty reads all of it once it is full. Not behind a pooler, where a
+# setting would reach other clients; there nothing is prepared either, so that each plan sees the table as it
+# is.
+SESSION: Final[LiteralString] = (
+    "SELECT set_config('default_transaction_isolation', 'read committed', false),"
+    " set_config('plan_cache_mode', 'force_generic_plan', false), set_config('jit', 'off', false),"
+    " set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),"
+    " set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false)"
+)
 
 
 class Server:
     """Makes connections to the server of one configured store. Making the object contacts nothing."""
 
     def __init__(self, settings: StoreSettings, options: PostgresOptions) -> None:
-        self._options = options
-        self._url = settings.url
+        """Raises `ConfigError` for options that contradict each other."""
         self._password = settings.url.password.get_secret_value() if settings.url.password else None
         self._parameters = _parameters(settings, options)
         self._warned = False
-        self.where: str = self._describe()
+        self.where = _describe(settings, options)
         """Hosts and database, for errors."""
         self.prepares = options.prepared_statements != "off"
         """Whether statements are prepared; turned off when a pooler is found in between."""
@@ -51,12 +55,15 @@ class Server:
         """What a new session sets first; given once it is known that no pooler stands in between."""
 
     def connect(self, seconds: float) -> Connection:
-        """A new connection, in autocommit mode. Raises `StoreUnavailable` or `StoreError`, within `seconds`."""
-        parameters = {**self._parameters, "connect_timeout": max(2, round(seconds))}
+        """A new connection in autocommit mode, within `seconds`.
+
+        Raises `StoreUnavailable` or `StoreError`, without the password.
+        """
+        conninfo = make_conninfo("", **self._parameters, connect_timeout=max(2, round(seconds)))
 
         def make() -> Connection:
             connection = Connection.connect(
-                autocommit=True, prepare_threshold=5 if self.prepares else None, **parameters
+                conninfo, autocommit=True, prepare_threshold=5 if self.prepares else None
             )
             if self.session:
                 connection.expire_in(seconds)
@@ -76,35 +83,40 @@ class Server:
         self._warn_of_plain_text(connection)
         return connection
 
-    def _describe(self) -> str:
-        hosts = ",".join(map(str, self._url.hosts)) or self._options.host or "the default host"
-        database = self._parameters.get("dbname")
-        return f"{hosts}, database {database!r}" if database else hosts
-
     def _warn_of_plain_text(self, connection: Connection) -> None:
         if self._warned or connection.pgconn.ssl_in_use or _is_local(connection.info.host):
             return
         self._warned = True
         warnings.warn(
-            f"the connection to PostgreSQL at {self.where} is not encrypted, and the server is not on this machine;"
-            " set sslmode=verify-full and sslrootcert",
+            f"the connection to PostgreSQL at {self.where} is not encrypted, and the server is not on this "
+            "machine; set sslmode=verify-full",
             stacklevel=2,
         )
 
 
-def _parameters(settings: StoreSettings, options: PostgresOptions) -> dict[str, Any]:  # Any: psycopg's keyword arguments
-    """libpq's connection parameters. What is not set stays out, so that PG* variables and the password file count."""
+def _describe(settings: StoreSettings, options: PostgresOptions) -> str:
+    hosts = ",".join(map(str, settings.url.hosts)) or options.host or "the default host"
+    database = settings.url.path.removeprefix("/")
+    return f"{hosts}, database {database!r}" if database else hosts
+
+
+def _parameters(settings: StoreSettings, options: PostgresOptions) -> dict[str, str | int]:
+    """libpq's parameters. What is not set stays out, so that PG* variables and the password file count."""
     url = settings.url
     if url.hosts and options.host:
-        raise ConfigError(f"backend {settings.name!r}: the URL has a host and 'host' is set beside it; keep one")
-    if len(options.schema_name.encode()) > 63:
-        raise ConfigError(f"backend {settings.name!r}: 'schema' has more than 63 bytes, where PostgreSQL would cut it")
-    found: dict[str, Any] = {
+        raise ConfigError(
+            f"backend {settings.name!r}: the URL has a host and 'host' is set beside it; keep one"
+        )
+    if len(options.schema_name.encode()) > _MAX_IDENTIFIER_BYTES:
+        raise ConfigError(
+            f"backend {settings.name!r}: 'schema' has more than {_MAX_IDENTIFIER_BYTES} bytes, "
+            "where PostgreSQL would cut it"
+        )
+    found: dict[str, str | int | None] = {
         "user": url.username,
         "password": url.password.get_secret_value() if url.password else None,
         "dbname": url.path.removeprefix("/") or None,
         "host": ",".join(host.name for host in url.hosts) or options.host,
-        "port": ",".join(str(host.port or "") for host in url.hosts) or None,
         "application_name": options.application_name,
         "client_encoding": "UTF8",
         # A second net below the deadline of each call, for what the kernel holds: a peer that is gone.
@@ -113,20 +125,19 @@ def _parameters(settings: StoreSettings, options: PostgresOptions) -> dict[str, 
         "keepalives_count": 3,
         "tcp_user_timeout": round(options.timeout.total_seconds() * 1000),
         "sslpassword": options.sslpassword.get_secret_value() if options.sslpassword else None,
+        **{name: getattr(options, name) for name in _LIBPQ_OPTIONS},
     }
-    for name in ("sslmode", "sslrootcert", "sslcert", "sslkey", "channel_binding", "require_auth", "gssencmode",
-                 "krbsrvname", "passfile", "target_session_attrs", "load_balance_hosts"):  # fmt: skip
-        found[name] = getattr(options, name)
-    if not found["port"] or set(found["port"]) <= {","}:
-        found["port"] = None
-    if not all(_is_local(host.name) for host in url.hosts) and not options.sslmode and "PGSSLMODE" not in os.environ:
+    if any(host.port for host in url.hosts):
+        found["port"] = ",".join(str(host.port or "") for host in url.hosts)
+    elsewhere = not all(_is_local(host.name) for host in url.hosts)
+    if elsewhere and not options.sslmode and "PGSSLMODE" not in os.environ:
         found["sslmode"] = "verify-full"
-        if not options.sslrootcert and not _has_own_root_certificate() and pq.version() >= _TRUST_STORE_LIBPQ:
+        if not options.sslrootcert and not _has_own_root() and pq.version() >= _LIBPQ_WITH_TRUST_STORE:
             found["sslrootcert"] = "system"
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _has_own_root_certificate() -> bool:
+def _has_own_root() -> bool:
     return "PGSSLROOTCERT" in os.environ or Path("~/.postgresql/root.crt").expanduser().exists()
 
 

@@ -1,8 +1,10 @@
-"""A session per call: a pooled connection with a deadline, on a schema that is known to fit; errors as the contract's."""
+"""A session per call: a pooled connection with a deadline, on a schema that is known to fit; errors as the
+contract's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import psycopg
@@ -14,7 +16,7 @@ from jobcontract_postgres.failures import from_statement, is_missing_object
 from jobcontract_postgres.options import PostgresOptions
 from jobcontract_postgres.schema import Schema
 from jobcontract_postgres.server import SESSION, Server
-from jobcontract_postgres.statements import literal
+from jobcontract_postgres.statements import query
 
 
 class Sessions:
@@ -33,7 +35,7 @@ class Sessions:
         self._fits = False
 
     @contextmanager
-    def session(self, *, checked: bool = True, seconds: float | None = None) -> Iterator[Connection]:
+    def session(self, *, checked: bool = True, seconds: float | None = None) -> Generator[Connection]:
         """A connection for one call of `seconds`. `checked`: only if the schema is of our version.
 
         psycopg's errors inside come out as `StoreError` and `StoreUnavailable`.
@@ -88,11 +90,15 @@ class Sessions:
 
     def may_listen(self, connection: Connection) -> bool:
         """Whether LISTEN can be relied on."""
-        return self._options.listen == "on" or (self._options.listen == "auto" and not self.learn(connection).pooled)
+        return self._options.listen == "on" or (
+            self._options.listen == "auto" and not self.learn(connection).pooled
+        )
 
     @property
     def _begins(self) -> bool:
-        """Whether statements need a BEGIN that asks for READ COMMITTED, because the session could not be told."""
+        """Whether statements need a BEGIN that asks for READ COMMITTED, because the session could not be
+        told.
+        """
         facts = self._facts
         return facts is not None and facts.pooled and facts.isolation != "read committed"
 
@@ -106,4 +112,6 @@ class Sessions:
 
 
 def _execute(connection: Connection, statement: Statement) -> list[Row]:
-    return connection.execute(literal(statement.sql), statement.parameters, prepare=True, binary=True).fetchall()
+    return connection.execute(
+        query(statement.sql), statement.parameters, prepare=True, binary=True
+    ).fetchall()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 from importlib.resources import files
-from typing import LiteralString, cast
 
 from psycopg import sql
 
@@ -15,7 +14,9 @@ _MAX_IDENTIFIER_BYTES = 63
 
 
 def channel_name(schema: str) -> str:
-    """The NOTIFY channel of the installation in `schema`. Channels are names, and long names would be cut into one."""
+    """The NOTIFY channel of the installation in `schema`. Channels are names, and long names would be cut
+    into one.
+    """
     readable = f"jobcontract.{schema}"
     if len(readable.encode()) <= _MAX_IDENTIFIER_BYTES:
         return readable
@@ -28,7 +29,9 @@ def quote(identifier: str) -> str:
 
 
 class Statements:
-    """The statements of one installation: the schema's name and the channel are set in here, and nothing else is."""
+    """The statements of one installation: the schema's name and the channel are set in here, and nothing else
+    is.
+    """
 
     def __init__(self, schema: str) -> None:
         self.schema = schema
@@ -68,8 +71,8 @@ class Statements:
         return self._verb("free_keys", history=partition)
 
     def _verb(self, name: str, history: str = "done_jobs") -> str:
-        # Comments go, because psycopg caches its translation of a statement only below 4096 characters. The name
-        # stays, for those who read pg_stat_activity.
+        # Comments go, because psycopg caches its translation of a statement only below 4096 characters. The
+        # name stays, for those who read pg_stat_activity.
         return f"/* jobcontract {name} */ {self._fill(name, history)}"
 
     def _fill(self, name: str, history: str) -> str:
@@ -85,9 +88,11 @@ class Statements:
         return _PLACE.sub(lambda place: values[place[1]], text)
 
 
-def literal(statement: str) -> LiteralString:
-    """psycopg takes only literal strings, to keep values out of statements. Ours come from files, values are parameters."""
-    return cast("LiteralString", statement)
+def query(statement: str) -> bytes:
+    """`statement` as psycopg takes it: of strings only literal ones, to keep values out. Ours come from
+    files, and values are parameters.
+    """
+    return statement.encode()
 
 
 def _text(directory: str, file_name: str) -> str:
