@@ -8,6 +8,7 @@ exit codes mean). Other packages bring commands of their own through the entry-p
 
 from __future__ import annotations
 
+import signal
 from typing import NoReturn
 
 __all__ = ["main"]
@@ -15,6 +16,8 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run ``jobctl`` on the process's arguments and exit. The entry point of the script."""
+    # SIGTERM is an interrupt: what is under way says how far it came, a terminal gets its cursor back.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Here and not above, so that Ctrl-C during the import is an interrupt and not a traceback.
         from jobcontract.cli.root import jobctl

@@ -11,7 +11,7 @@ import click
 from jobcontract.backend import Backend
 from jobcontract.cli.capability_words import sentences, words
 from jobcontract.cli.command import Command, json_option
-from jobcontract.cli.escape import one_line
+from jobcontract.cli.escape import one_line, without_url_passwords
 from jobcontract.cli.exits import CommandFailed, code_of
 from jobcontract.cli.output import Column, note, print_fields, print_json, say, show
 from jobcontract.cli.session import Session, pass_session
@@ -53,11 +53,11 @@ def backends(session: Session, name: str | None, as_json: bool) -> None:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = list(pool.map(_ask, opened))
     if as_json:
-        print_json([_as_json(each, session) for each in found])
+        print_json([_as_json(each) for each in found])
     elif chosen:
         _print_one(found[0])
     else:
-        _print_all(found, session)
+        _print_all(found)
     problem = found[0].error
     if chosen and problem is not None:
         raise CommandFailed(str(problem), code_of(problem)) from problem
@@ -100,7 +100,7 @@ def _ask(opened: tuple[_Found, Backend | None]) -> _Found:
         return _Found(found.name, found.url, found.default, None, error)
 
 
-def _print_all(found: list[_Found], session: Session) -> None:
+def _print_all(found: list[_Found]) -> None:
     columns = ("BACKEND", "STORE", "SURVIVES", "TRANSACTIONS", "KEYS", "DELAYS", "PRIORITIES", "NO")
     rows = [
         (f"{each.name} (default)" if each.default else each.name, *words(each.capabilities))
@@ -111,7 +111,7 @@ def _print_all(found: list[_Found], session: Session) -> None:
         show([Column(title, gives_way=title in ("STORE", "NO")) for title in columns], rows)
     for each in found:
         if each.error is not None:
-            say(f"{each.name}  {one_line(session.redact(str(each.error)))}")
+            say(f"{each.name}  {one_line(str(each.error))}")
     for each in found:
         for remark in each.capabilities.notes if each.capabilities else ():
             say(f"{each.name}: {one_line(remark)}")
@@ -131,14 +131,14 @@ def _print_one(found: _Found) -> None:
     )
 
 
-def _as_json(found: _Found, session: Session) -> dict[str, object]:
+def _as_json(found: _Found) -> dict[str, object]:
     capabilities = found.capabilities
     return {
         "name": found.name,
         "url": found.url,
         "default": found.default,
         "reachable": capabilities is not None,
-        "error": session.redact(str(found.error)) if found.error else None,
+        "error": without_url_passwords(str(found.error)) if found.error else None,
         "capabilities": _capabilities_json(capabilities) if capabilities else None,
     }
 

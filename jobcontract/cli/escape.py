@@ -29,8 +29,8 @@ def escape(text: str, *, keep: str = "") -> str:
 
 
 def one_line(text: str) -> str:
-    """`text` as a single line, escaped."""
-    return escape(" ".join(text.splitlines()))
+    """`text` as a single line, escaped, passwords of URLs hidden."""
+    return escape(without_url_passwords(" ".join(text.splitlines())))
 
 
 def brief(text: str | None, most: int = 200) -> str:

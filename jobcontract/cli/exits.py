@@ -24,7 +24,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.USAGE: "bad usage, bad input or a bad setting; nothing was changed",
     Exit.NOT_APPLICABLE: "not found, or not applicable: no such job, a job in another state, a key that "
     "another job holds, a store that can't do it",
-    Exit.INTERRUPTED: "interrupted (Ctrl-C)",
+    Exit.INTERRUPTED: "interrupted (Ctrl-C, SIGTERM)",
     Exit.CLOSED_PIPE: "the reader of the output went away (| head)",
 }
 

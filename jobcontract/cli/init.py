@@ -47,7 +47,7 @@ def init(session: Session, dry_run: bool, every: bool, as_json: bool) -> None:
             if not every:
                 raise
             failed += 1
-            note(f"Error: {name}: {one_line(session.redact(str(error)))}")
+            note(f"Error: {name}: {one_line(str(error))}")
             continue
         if as_json:
             found += [_as_json(session.store(name).name, step) for step in steps]

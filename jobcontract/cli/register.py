@@ -13,7 +13,7 @@ from jobcontract.cli.parameters import as_duration, as_headers, as_input_ref, as
 from jobcontract.cli.register_file import register_file
 from jobcontract.cli.session import Session, pass_session
 from jobcontract.contract import Job, Registration
-from jobcontract.errors import InvalidJob
+from jobcontract.errors import InvalidJob, StoreUnavailable
 from jobcontract.jsontext import JsonObject
 
 # What a single job has on the command line, a file says in its lines.
@@ -115,7 +115,7 @@ def register(
         "headers": headers,
     }
     job = Job(kind=kind, **{name: value for name, value in given_fields.items() if value is not None})
-    registration = session.backend().register(job)
+    registration = _register(session, job)
     if as_json:
         print_json(_as_json(registration))
     else:
@@ -126,6 +126,14 @@ def register(
             "nothing was registered",
             Exit.NOT_APPLICABLE,
         )
+
+
+def _register(session: Session, job: Job) -> Registration:
+    try:
+        return session.backend().register(job)
+    except StoreUnavailable as error:
+        again = "; with its key it is safe to run it again" if job.idempotency_key is not None else ""
+        raise CommandFailed(f"{error}; whether job {job.id} is stored is not known{again}") from error
 
 
 def _from_now(delay: timedelta) -> datetime:

@@ -41,6 +41,8 @@ def register_file(session: Session, name: str, *, as_json: bool) -> None:
         with open_lines(name, longest) as lines:
             checked = _check(backend, lines, quiet=as_json)
             sent = _send(backend, lines, checked, quiet=as_json)
+    except BrokenPipeError:  # of the progress bar
+        raise
     except OSError as error:
         raise CommandFailed(f"{name} can't be read: {error.strerror}", Exit.USAGE) from None
     if as_json:

@@ -28,6 +28,7 @@ from jobcontract.cli.command import Group, format_options, shared_options, write
 from jobcontract.cli.escape import escape, one_line
 from jobcontract.cli.exits import MEANINGS, CommandFailed, Exit, code_of, sentence_of
 from jobcontract.cli.session import Session, pass_session
+from jobcontract.errors import JobContractError
 
 
 class Root(Group):
@@ -69,7 +70,7 @@ class Root(Group):
         except BrokenPipeError:
             return Exit.CLOSED_PIPE
         except click.ClickException as error:
-            _report(error.format_message(), session)
+            _report(error.format_message())
             if isinstance(error, click.UsageError) and error.ctx is not None:
                 click.echo(f"Try '{error.ctx.command_path} --help' for help.", err=True)
             return error.exit_code
@@ -77,7 +78,10 @@ class Root(Group):
             if session.verbosity and (error.__cause__ or not isinstance(error, CommandFailed)):
                 trace = "".join(traceback.format_exception(error))
                 click.echo(escape(session.redact(trace), keep="\n\t"), err=True, nl=False)
-            _report(sentence_of(error), session)
+            sentence = sentence_of(error)
+            _report(
+                sentence if isinstance(error, (JobContractError, CommandFailed)) else session.redact(sentence)
+            )
             return code_of(error)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -114,19 +118,20 @@ class Root(Group):
         del ctx
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(int(code)), meaning) for code, meaning in MEANINGS.items()])
-        write_lines(formatter, "Examples", _EXAMPLES)
+        write_lines(formatter, "Examples", EXAMPLES)
 
 
-_EXAMPLES = (
+EXAMPLES = (
     "jobctl init",
     "jobctl register send_mail --input-ref '{\"message_id\": 7}'",
     "jobctl stats",
 )
+"""In the help of `jobctl` itself: where to begin."""
 
 
-def _report(sentence: str, session: Session) -> None:
+def _report(sentence: str) -> None:
     if sentence:
-        click.echo(f"Error: {one_line(session.redact(sentence))}", err=True)
+        click.echo(f"Error: {one_line(sentence)}", err=True)
 
 
 def _prepare_streams() -> None:

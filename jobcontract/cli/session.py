@@ -74,7 +74,10 @@ class Session:
         return escape(where)
 
     def redact(self, text: str) -> str:
-        """`text` without any password that this run knows of. A second net: no error should hold one."""
+        """`text` of a stranger (an error that nobody foresaw, a traceback) without the passwords of this run.
+
+        What jobcontract says itself holds none. There, a password that is a word would only make holes.
+        """
         text = without_url_passwords(text)
         for password in sorted(self._passwords, key=len, reverse=True):
             text = text.replace(password, "***")
@@ -83,7 +86,7 @@ class Session:
     def log_to_stderr(self, usual: int = logging.WARNING) -> None:
         """Send log records of level `usual` and above to standard error, further ones with each ``-v``."""
         level = max(logging.DEBUG, usual - 10 * self.verbosity)
-        logging.basicConfig(handlers=[_StderrHandler(self)], level=level, force=True)
+        logging.basicConfig(handlers=[_StderrHandler()], level=level, force=True)
 
     def _remember(self, url: str) -> None:
         try:
@@ -102,13 +105,12 @@ pass_session = click.make_pass_decorator(Session, ensure=True)
 class _StderrHandler(logging.Handler):
     """Log lines on whatever is standard error now, with the text of strangers escaped."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._session = session
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s[%(process)d]: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            click.echo(escape(self._session.redact(self.format(record)), keep="\n\t"), err=True)
+            click.echo(escape(without_url_passwords(self.format(record)), keep="\n\t"), err=True)
         except Exception:
             self.handleError(record)

@@ -67,11 +67,11 @@ def stats(session: Session, watch: bool, interval: timedelta, as_json: bool) -> 
         raise click.BadParameter("must be 100ms or longer", param_hint="--interval")
     looks = _look_again_and_again(backend, interval)
     if as_json:
-        _watch_as_json(looks, session)
+        _watch_as_json(looks)
     elif console_on_stdout().is_interactive:
-        _watch_live(looks, session)
+        _watch_live(looks)
     else:
-        _watch_plainly(looks, session)
+        _watch_plainly(looks)
 
 
 class _Look:
@@ -106,7 +106,7 @@ def _look_again_and_again(backend: Backend, interval: timedelta) -> Iterator[_Lo
         time.sleep(interval.total_seconds())
 
 
-def _watch_live(looks: Iterator[_Look], session: Session) -> None:
+def _watch_live(looks: Iterator[_Look]) -> None:
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -119,30 +119,26 @@ def _watch_live(looks: Iterator[_Look], session: Session) -> None:
                 shown = table(*_table(look.queues, look.rates), console.width)
                 live.update(shown, refresh=True)
             else:
-                sentence = Text(f"{look.at:%H:%M:%S}Z {_sentence(look.error, session)}", style="red")
+                sentence = Text(f"{look.at:%H:%M:%S}Z {one_line(str(look.error))}", style="red")
                 live.update(Group(shown, sentence), refresh=True)
 
 
-def _watch_plainly(looks: Iterator[_Look], session: Session) -> None:
+def _watch_plainly(looks: Iterator[_Look]) -> None:
     for look in looks:
         say(f"{look.at:%Y-%m-%dT%H:%M:%SZ}")
         if look.error is None:
             show(*_table(look.queues, look.rates))
         else:
-            note(f"Error: {_sentence(look.error, session)}")
+            note(f"Error: {one_line(str(look.error))}")
 
 
-def _watch_as_json(looks: Iterator[_Look], session: Session) -> None:
+def _watch_as_json(looks: Iterator[_Look]) -> None:
     for look in looks:
         if look.error is not None:
-            note(f"Error: {_sentence(look.error, session)}")
+            note(f"Error: {one_line(str(look.error))}")
             continue
         at = look.at.isoformat().replace("+00:00", "Z")
         say(ascii_json({"at": at, "queues": _as_json(look.queues, look.rates)}))
-
-
-def _sentence(error: StoreError, session: Session) -> str:
-    return one_line(session.redact(str(error)))
 
 
 _COLUMNS = (

@@ -14,6 +14,7 @@ import click
 import pytest
 
 from jobcontract import Backend, State, get_backend
+from jobcontract.cli import root
 from jobcontract.cli.command import SHARED_OPTIONS, Command
 from tests.cli.conftest import Run, put
 from tests.cli.process import until
@@ -22,7 +23,7 @@ from tests.cli.tree import Entry, entries
 
 ENTRIES = entries()
 VERBS = [entry for entry in ENTRIES if not isinstance(entry.command, click.Group)]
-EXAMPLES = [
+EXAMPLES = [*root.EXAMPLES] + [
     example for entry in VERBS if isinstance(entry.command, Command) for example in entry.command.examples
 ]
 each_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.path)

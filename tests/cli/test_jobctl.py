@@ -108,7 +108,7 @@ def test_with_v_an_error_has_its_traceback_before_the_sentence(run: Run) -> None
 
 
 def test_v_says_what_is_asked_of_the_store(run: Run, backend: Backend) -> None:
-    assert "DEBUG jobcontract.backend: stats on default: ok in " in run("-v", "stats", "-v").err
+    assert "]: stats on default: ok in " in run("-v", "stats", "-v").err
     assert run("stats").err == "no queue has jobs or is paused\n"
 
 
@@ -168,7 +168,7 @@ def test_log_lines_of_strangers_are_escaped(run: Run, monkeypatch: pytest.Monkey
 
     monkeypatch.setitem(root.jobctl.commands, "shout", shout)
     err = run("shout").err
-    assert "WARNING app: boom \\x1b[2J at postgresql://app:***@db/app" in err
+    assert "boom \\x1b[2J at postgresql://app:***@db/app" in err
 
 
 def test_every_error_of_the_library_has_a_code() -> None:

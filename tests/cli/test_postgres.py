@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -159,6 +160,26 @@ def test_a_connection_that_breaks_in_the_middle_of_a_file_is_told_and_the_file_c
         connection.execute("DROP TRIGGER hang_up ON jobcontract.live_jobs")
     assert run("register", "--from-file", "jobs.jsonl").out == (
         "registered 1,500 jobs, 2,000 duplicates already there\n"
+    )
+
+
+def test_an_outcome_that_is_not_known_is_said(
+    run: Run, backend: Backend, postgres_server: PostgresServer, database: str
+) -> None:
+    """The server ends the session behind the insert: it is rolled back, but who registers can't know."""
+    with postgres_server.connect(database) as connection:
+        connection.execute(
+            "CREATE FUNCTION hang_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$"
+        )
+        connection.execute(
+            "CREATE TRIGGER hang_up AFTER INSERT ON jobcontract.live_jobs EXECUTE FUNCTION hang_up()"
+        )
+    ran = run("register", "k")
+    assert (ran.code, ran.out) == (1, "")
+    assert re.search(r"; whether job [0-9a-f-]{36} is stored is not known\n$", ran.err)
+    assert run("register", "k", "--key", "a").err.endswith(
+        " is stored is not known; with its key it is safe to run it again\n"
     )
 
 

@@ -133,7 +133,8 @@ def test_a_question_is_asked_on_the_terminal_and_ctrl_c_changes_nothing(
     terminal.close()
 
 
-def test_the_live_view_gives_the_cursor_back(backend: Backend, folder: Path) -> None:
+@pytest.mark.parametrize("signal", ["interrupt", "terminate"])
+def test_the_live_view_gives_the_cursor_back(backend: Backend, folder: Path, signal: str) -> None:
     put(backend, State.READY)
     terminal = Terminal()
     with Process(
@@ -143,7 +144,7 @@ def test_the_live_view_gives_the_cursor_back(backend: Backend, folder: Path) -> 
         environment={"TERM": "xterm"},
     ) as jobctl:
         until(lambda: terminal.text.count("QUEUE") > 1)
-        jobctl.interrupt()
+        getattr(jobctl, signal)()
         assert jobctl.end().code == 130
     written = terminal.close()
     assert written.rfind("\x1b[?25h") > written.rfind("\x1b[?25l") >= 0

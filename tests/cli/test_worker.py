@@ -44,7 +44,7 @@ def test_until_empty_runs_what_is_there_and_ends_well(backend: Backend, folder: 
     assert (ran.code, ran.out) == (0, "")
     assert all(get(backend, job.id).state is State.DONE for job in jobs)
     assert get(backend, other.id).state is State.READY
-    assert "INFO jobcontract.worker: worker stopped after" in ran.err
+    assert "]: worker stopped after" in ran.err
     assert "3 completed, 0 failed" in ran.err
 
 
