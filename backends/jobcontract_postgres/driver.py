@@ -90,6 +90,8 @@ class PostgresDriver(OperatorDoors):
         if not claimed and probes.hinted:
             self._low_water.drop()
             claimed = self._claim(self._low_water.probes(queues, PRIORITIES), limit, lease)
+        if not claimed:
+            self._listener.claimed_nothing(queues)
         return claimed
 
     def _claim(self, probes: Probes, limit: int, lease: timedelta) -> list[ClaimedRecord]:

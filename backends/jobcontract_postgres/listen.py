@@ -78,6 +78,11 @@ class Listener:
         self._watched: set[str] = set()
         self._heard: list[str] = []
         self._reported: dict[frozenset[str], tuple[str, datetime]] = {}
+        self._in_vain: set[frozenset[str]] = set()
+
+    def claimed_nothing(self, queues: Sequence[str]) -> None:
+        """A claim of `queues` came back empty: see `_due_in`. Does not block."""
+        self._in_vain.add(frozenset(queues))
 
     def wait(self, queues: Sequence[str], timeout: timedelta) -> bool:
         """See `Driver.wait`."""
@@ -170,8 +175,8 @@ class Listener:
     def _due_in(self, connection: Connection, queues: frozenset[str]) -> float:
         """In how many seconds a job of `queues` is due; not positive is now, infinity is never.
 
-        A job that was reported as due, and is still the first, is one that claims pass over: somebody has
-        locked its row. It is not reported twice, or the caller would claim in vain without a pause.
+        A job that was reported as due, and is still the first after a claim in vain, is one that claims pass
+        over: somebody has locked its row. It is not reported again, or its caller would never pause.
         """
         pairs = [(queue, priority) for queue in queues for priority in self._priorities]
         rows = connection.execute(
@@ -181,14 +186,14 @@ class Listener:
             binary=True,
         ).fetchall()
         if not rows:
-            self._reported.pop(queues, None)
             return math.inf
         ((due_in, job_id, run_at),) = rows
         if due_in > 0:
             return float(due_in)
-        if self._reported.get(queues) == (job_id, run_at):
+        if self._reported.get(queues) == (job_id, run_at) and queues in self._in_vain:
             return math.inf
         self._reported[queues] = (job_id, run_at)
+        self._in_vain.discard(queues)
         return 0.0
 
     def _sleep(self, longest: float) -> None:

@@ -23,8 +23,8 @@ WITH clock AS MATERIALIZED (
     SELECT queue FROM live UNION SELECT queue FROM ended UNION SELECT queue FROM paused
 )
 SELECT known.queue,
-       CASE WHEN paused.queue IS NULL THEN coalesce(ready, 0) ELSE 0 END,
-       coalesce(scheduled, 0), coalesce(running, 0), coalesce(expired, 0), coalesce(dead, 0), coalesce(cancelled, 0),
+       coalesce(ready, 0), coalesce(scheduled, 0), coalesce(running, 0), coalesce(expired, 0), coalesce(dead, 0),
+       coalesce(cancelled, 0),
        extract(epoch FROM (SELECT time FROM clock) - first_due)::float8,
        paused.queue IS NOT NULL
 FROM known
