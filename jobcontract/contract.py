@@ -448,7 +448,11 @@ class TimedLease:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLease:
-    """A claim holds for as long as its connection lives, `longest` at most."""
+    """A claim holds for as long as its connection lives, `longest` at most.
+
+    Its `Lease.expires_at` is `longest` after the claim; `Driver.extend` only says whether the claim is
+    current. A job whose connection ended comes again by itself, and `Driver.rescue` has no part in it.
+    """
 
     longest: timedelta
 
@@ -459,7 +463,9 @@ class Scheduling:
 
     resolution: timedelta
     longest: timedelta | None = None
-    """How far ahead; None is as far as a job can say."""
+    """How far ahead; None is as far as a job can say. What is further raises `Unsupported`, from the driver:
+    only it knows the store's clock.
+    """
 
 
 Feature: TypeAlias = Literal[
@@ -561,8 +567,9 @@ class Driver(Protocol):
         Safe to repeat: a record whose id is known (ready, running, finished) is answered with
         ``created=False``, and never makes a second job. A taken (queue, key) is answered with the job that
         holds it. When the holder's transaction is still open the call waits for its end, and inserts if it
-        rolls back. Two records of one call with the same (queue, key): the first wins. Wakes waiting workers
-        when a job is due now.
+        rolls back. Two records of one call with the same (queue, key): the first wins. (None of this where
+        `Capabilities.deduplication` is NONE; then no record has a key.) Wakes waiting workers when a job is
+        due now.
         """
         ...
 

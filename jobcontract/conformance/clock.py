@@ -7,7 +7,8 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime as real_datetime
+from datetime import timedelta, tzinfo
 from typing import Self
 
 import pytest
@@ -22,7 +23,7 @@ def shifted_clock(by: timedelta, packages: tuple[str, ...]) -> Generator[None]:
     seconds, nanoseconds = time.time, time.time_ns
     shift = by.total_seconds()
 
-    class Shifted(datetime, metaclass=_LooksLikeDatetime):
+    class Shifted(real_datetime, metaclass=_LooksLikeDatetime):
         @classmethod
         def now(cls, tz: tzinfo | None = None) -> Self:
             return super().now(tz) + by
@@ -37,7 +38,7 @@ def shifted_clock(by: timedelta, packages: tuple[str, ...]) -> Generator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name, module in list(sys.modules.items()):
-            if name.partition(".")[0] in packages and vars(module).get("datetime") is datetime:
+            if name.partition(".")[0] in packages and vars(module).get("datetime") is real_datetime:
                 patch.setattr(module, "datetime", Shifted)
         patch.setattr(datetime_module, "datetime", Shifted)
         patch.setattr(time, "time", lambda: seconds() + shift)
@@ -49,4 +50,4 @@ class _LooksLikeDatetime(type):
     """So that isinstance(value, datetime) stays true of values that were made before."""
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, datetime)
+        return isinstance(instance, real_datetime)

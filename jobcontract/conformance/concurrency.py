@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import Counter
-from datetime import datetime
+import time
+from collections import Counter, deque
 from functools import partial
 
 from jobcontract.conformance.chapter import Chapter
 from jobcontract.conformance.selection import needs
-from jobcontract.conformance.store import NOTHING, Store, failure, jobs
+from jobcontract.conformance.store import NOTHING, Store, failure, jobs, leases_of
 from jobcontract.contract import Driver, Lease, State
 
 
@@ -24,13 +24,17 @@ class ConcurrencyChapter(Chapter):
         clients = [store.another_client() for _ in range(5)]
 
         def claim_until_empty(client: Driver, seed: int) -> list[str]:
-            choose, claimed, empty = random.Random(seed), list[str](), 0
+            choose, claimed, held, empty = random.Random(seed), list[str](), list[Lease](), 0
             while empty < 3:  # a claim that finds every row locked by others is empty too
-                leases = [each.lease for each in store.claim(choose.randint(1, 50), client=client)]
+                leases = leases_of(store.claim(choose.randint(1, 50), client=client))
                 empty = 0 if leases else empty + 1
-                verdicts = client.complete(leases) if leases else []
-                assert all(verdict.state is State.DONE for verdict in verdicts), "a fresh claim was lost"
-                claimed += [lease.job_id for lease in leases]
+                # Those of the round before: held for a while, so that a second claim would show.
+                verdicts = client.complete(held) if held else []
+                assert all(verdict.state is State.DONE for verdict in verdicts), (
+                    "a valid lease was taken away"
+                )
+                claimed += [lease.job_id for lease in held]
+                held = leases
             return claimed
 
         rounds = store.at_once(
@@ -52,42 +56,47 @@ class ConcurrencyChapter(Chapter):
         store.register(*jobs(20, max_attempts=1000))
         clients = [store.another_client() for _ in range(4)]
         over = threading.Event()
+        deadline = time.monotonic() + store.harness.patience.total_seconds() / 2
+        rescued = Counter[int]()
 
-        def rescue(client: Driver) -> list[tuple[Lease, datetime]]:
+        def rescue(client: Driver, number: int) -> list[Lease]:
             while not over.is_set():
-                client.rescue(100)
+                rescued[number] += client.rescue(100).ready
             return []
 
-        def work(client: Driver, seed: int) -> list[tuple[Lease, datetime]]:
-            choose, held = random.Random(seed), list[tuple[Lease, datetime]]()
+        def settle(client: Driver, leases: list[Lease], *, release: bool) -> None:
+            verdicts = client.extend(leases, store.long_lease)
+            assert all(verdict.applied for verdict in verdicts), "a valid lease was taken away"
+            if release:
+                verdicts = client.release(leases, NOTHING)
+            else:
+                verdicts = client.fail([failure(lease) for lease in leases])
+            assert all(verdict.state is State.READY for verdict in verdicts), "a valid lease was taken away"
+
+        def work(client: Driver, seed: int) -> list[Lease]:
+            choose, held, kept = random.Random(seed), deque[list[Lease]](), list[Lease]()
             try:
-                for _ in range(60):
+                while sum(rescued.values()) < 300 and time.monotonic() < deadline:
                     short = choose.random() < 0.5
                     lease = store.shortest_lease if short else store.long_lease
-                    leases = [
-                        each.lease for each in store.claim(choose.randint(1, 5), lease=lease, client=client)
-                    ]
-                    if short or not leases:
-                        continue  # left to run out
-                    verdicts = client.extend(leases, store.long_lease)
-                    assert all(verdict.applied for verdict in verdicts), "a valid lease was taken away"
-                    if choose.random() < 0.5:
-                        verdicts = client.release(leases, NOTHING)
-                    else:
-                        verdicts = client.fail([failure(lease) for lease in leases])
-                    assert all(verdict.state is State.READY for verdict in verdicts), (
-                        "a valid lease was taken away"
-                    )
-                    held += [(lease, lease.expires_at - store.long_lease) for lease in leases]
+                    leases = leases_of(store.claim(choose.randint(1, 3), lease=lease, client=client))
+                    if leases and not short:  # a short one is left to run out
+                        held.append(leases)
+                        kept += leases
+                    if len(held) > 2 or (held and not leases):
+                        settle(client, held.popleft(), release=choose.random() < 0.5)
+                for leases in held:
+                    settle(client, leases, release=True)
             finally:
                 over.set()
-            return held
+            return kept
 
-        calls = [partial(rescue, client) for client in clients]
+        calls = [partial(rescue, client, number) for number, client in enumerate(clients)]
         calls += [partial(work, client, seed) for seed, client in enumerate(clients)]
-        held = [each for some in store.at_once(*calls) for each in some]
-        assert held, "no worker got a job"
-        attempts = Counter((lease.job_id, lease.attempt) for lease, _ in held)
+        kept = [lease for leases in store.at_once(*calls) for lease in leases]
+        assert kept, "no worker got a job"
+        assert sum(rescued.values()), "nothing was rescued"
+        attempts = Counter((lease.job_id, lease.attempt) for lease in kept)
         assert max(attempts.values()) == 1, "two claims of a job have the same attempt number"
 
     def test_one_claim_is_settled_in_one_way(self, store: Store) -> None:

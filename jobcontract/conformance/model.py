@@ -22,7 +22,8 @@ class ModelJob:
     token: str | None = None
     """The current token while it is running."""
     expired: bool = False
-    last_error: str | None = None
+    failed_with: str | None = None
+    """The last error, where the contract says its text: not after an expiry."""
 
     @property
     def id(self) -> str:
@@ -89,7 +90,7 @@ class Model:
         found = self.jobs.get(failure.lease.job_id)
         if found is None or not found.holds(failure.lease):
             return None
-        found.last_error = failure.error
+        found.failed_with = failure.error
         if failure.permanent or found.spent >= found.job.max_attempts:
             return found.leave(State.DEAD)
         return found.leave(State.READY, future=failure.retry_in > timedelta())
@@ -109,6 +110,7 @@ class Model:
         """How many went back to ready, and how many died."""
         ready = dead = 0
         for each in self.jobs.values():
+            each.failed_with = None if each.expired else each.failed_with
             if each.expired and each.spent < each.job.max_attempts:
                 each.leave(State.READY)
                 ready += 1
@@ -129,6 +131,7 @@ class Model:
             return None
         if found.state in (State.DEAD, State.CANCELLED):
             found.refunded = found.attempt
+            found.failed_with = None
             found.leave(State.READY)
         elif found.state is State.READY:
             found.future = False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -20,6 +21,7 @@ from jobcontract.conformance.harness import Harness
 from jobcontract.conformance.model import Model, ModelJob
 from jobcontract.conformance.store import HOUR, NOTHING, Store, failure, job
 from jobcontract.contract import (
+    Failure,
     Feature,
     Job,
     Lease,
@@ -31,6 +33,7 @@ QUEUES = ("a", "b")
 FINISHED = (State.DONE, State.DEAD, State.CANCELLED)
 
 _queues = st.lists(st.sampled_from(QUEUES), min_size=1, max_size=2, unique=True)
+_rarely = st.sampled_from([False, False, False, True])
 _some = st.lists(st.integers(0, 30), min_size=1, max_size=4, unique=True)
 """Which of the jobs or leases at hand; numbers beyond the last are taken modulo their count."""
 
@@ -46,8 +49,9 @@ class StatefulChapter(Chapter):
             Machine,
             settings=settings(
                 max_examples=store.harness.examples,
-                stateful_step_count=30,
+                stateful_step_count=50,
                 deadline=None,
+                phases=[Phase.generate, Phase.shrink],
                 print_blob=True,
                 database=None,
                 suppress_health_check=[
@@ -91,7 +95,7 @@ class DriverMachine(RuleBasedStateMachine):
                     "input_ref": st.sampled_from([{}, {"other": 1}]),
                     "priority": st.integers(0, 9),
                     "max_attempts": st.integers(1, 3),
-                    "future": st.booleans(),
+                    "future": _rarely,
                 }
             ),
             min_size=1,
@@ -129,6 +133,18 @@ class DriverMachine(RuleBasedStateMachine):
 
     @rule(queues=_queues, limit=st.integers(1, 4))
     def claim(self, queues: list[str], limit: int) -> None:
+        self._claim(queues, limit)
+
+    @rule(queues=_queues, limit=st.integers(1, 4), fail=st.booleans())
+    def claim_and_give_back(self, queues: list[str], limit: int, fail: bool) -> None:
+        """What makes stale tokens: the next claim of these jobs has others."""
+        leases = self._claim(queues, limit)
+        if leases and fail:
+            self._fail([failure(lease) for lease in leases])
+        elif leases:
+            self._release(leases, NOTHING)
+
+    def _claim(self, queues: list[str], limit: int) -> list[Lease]:
         claimable = {each.id: each for each in self.model.claimable(queues)}
         count = min(limit, len(claimable))
         claimed = (
@@ -144,6 +160,7 @@ class DriverMachine(RuleBasedStateMachine):
             self.leases.append(lease)
             assert (lease.attempt, lease.refunded) == (model.attempt, model.refunded)
             assert (record.input_ref, record.kind) == (model.job.input_json, model.job.kind)
+        return [lease for lease, _ in claimed]
 
     @rule(which=_some)
     def complete(self, which: list[int]) -> None:
@@ -152,23 +169,26 @@ class DriverMachine(RuleBasedStateMachine):
             expected = [self.model.complete(lease) for lease in leases]
             self._assert_verdicts(self.driver.complete(leases), expected)
 
-    @rule(which=_some, later=st.booleans(), permanent=st.booleans(), error=st.sampled_from(["", "it failed"]))
+    @rule(which=_some, later=_rarely, permanent=_rarely, error=st.sampled_from(["", "it failed"]))
     def fail(self, which: list[int], later: bool, permanent: bool, error: str) -> None:
         retry_in = HOUR if later else NOTHING
-        failures = [
-            failure(lease, error, retry_in=retry_in, permanent=permanent)
-            for lease in self._pick_leases(which)
-        ]
-        if failures:
-            expected = [self.model.fail(each) for each in failures]
-            self._assert_verdicts(self.driver.fail(failures), expected)
-
-    @rule(which=_some, later=st.booleans())
-    def release(self, which: list[int], later: bool) -> None:
-        leases, delay = self._pick_leases(which), HOUR if later else NOTHING
+        leases = self._pick_leases(which)
         if leases:
-            expected = [self.model.release(lease, delay) for lease in leases]
-            self._assert_verdicts(self.driver.release(leases, delay), expected)
+            self._fail([failure(lease, error, retry_in=retry_in, permanent=permanent) for lease in leases])
+
+    def _fail(self, failures: list[Failure]) -> None:
+        expected = [self.model.fail(each) for each in failures]
+        self._assert_verdicts(self.driver.fail(failures), expected)
+
+    @rule(which=_some, later=_rarely)
+    def release(self, which: list[int], later: bool) -> None:
+        leases = self._pick_leases(which)
+        if leases:
+            self._release(leases, HOUR if later else NOTHING)
+
+    def _release(self, leases: list[Lease], delay: timedelta) -> None:
+        expected = [self.model.release(lease, delay) for lease in leases]
+        self._assert_verdicts(self.driver.release(leases, delay), expected)
 
     @rule(which=_some)
     def extend(self, which: list[int]) -> None:
@@ -199,38 +219,32 @@ class DriverMachine(RuleBasedStateMachine):
 
     # Operating --------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self._has("cancel"))
-    @rule(which=_some)
-    def cancel(self, which: list[int]) -> None:
-        ids = [each.id for each in self._pick(which)]
-        if ids:
-            expected = [self.model.cancel(identifier) for identifier in ids]
-            assert self.store.cancellation.cancel(ids) == expected
-
-    @precondition(lambda self: self._has("requeue"))
-    @rule(which=_some)
-    def requeue(self, which: list[int]) -> None:
-        ids = [each.id for each in self._pick(which)]
-        if ids:
-            expected = [self.model.requeue(identifier) for identifier in ids]
-            assert self.store.requeueing.requeue(ids) == expected
-
-    @precondition(lambda self: self._has("prune"))
-    @rule(states=st.sets(st.sampled_from(FINISHED), min_size=1))
-    def prune(self, states: set[State]) -> None:
-        assert self.store.pruning.prune(NOTHING, states, 1000) == self.model.prune(states)
-
-    @precondition(lambda self: self._has("pause"))
-    @rule(queue=st.sampled_from(QUEUES))
-    def pause(self, queue: str) -> None:
-        self.store.pausing.pause(queue)
-        self.model.paused.add(queue)
-
-    @precondition(lambda self: self._has("pause"))
-    @rule(queue=st.sampled_from(QUEUES))
-    def resume(self, queue: str) -> None:
-        self.store.pausing.resume(queue)
-        self.model.paused.discard(queue)
+    # One rule for all of them, so that most of a history is work.
+    @rule(
+        operation=st.sampled_from(["cancel", "requeue", "prune", "pause", "resume", "resume"]),
+        which=_some,
+        states=st.sets(st.sampled_from(FINISHED), min_size=1),
+        queue=st.sampled_from(QUEUES),
+    )
+    def operate(self, operation: str, which: list[int], states: set[State], queue: str) -> None:
+        store, ids = self.store, [each.id for each in self._pick(which)]
+        match operation:
+            case "cancel" if ids and self._has("cancel"):
+                expected = [self.model.cancel(identifier) for identifier in ids]
+                assert store.cancellation.cancel(ids) == expected
+            case "requeue" if ids and self._has("requeue"):
+                expected = [self.model.requeue(identifier) for identifier in ids]
+                assert store.requeueing.requeue(ids) == expected
+            case "prune" if self._has("prune"):
+                assert store.pruning.prune(NOTHING, states, 1000) == self.model.prune(states)
+            case "pause" if self._has("pause"):
+                store.pausing.pause(queue)
+                self.model.paused.add(queue)
+            case "resume" if self._has("pause"):
+                store.pausing.resume(queue)
+                self.model.paused.discard(queue)
+            case _:
+                pass
 
     # What must be true all the time -----------------------------------------------------------------------
 
@@ -241,8 +255,8 @@ class DriverMachine(RuleBasedStateMachine):
         for identifier, model in self.model.jobs.items():
             stored = self.store.stored(identifier)
             assert (stored.state, stored.attempt) == (model.state, model.attempt)
-            if model.last_error is not None and model.spent <= model.job.max_attempts:
-                assert stored.last_error is not None
+            if model.failed_with is not None:
+                assert stored.last_error == model.failed_with
 
     @invariant()
     def statistics_are_as_in_the_model(self) -> None:
@@ -254,7 +268,8 @@ class DriverMachine(RuleBasedStateMachine):
             if not jobs and queue not in self.model.paused:
                 assert queue not in rows
                 continue
-            row = rows[queue]
+            row = rows.get(queue)
+            assert row is not None, f"the statistics leave out queue {queue!r}"
             assert row.ready == _count(jobs, lambda each: each.state is State.READY and not each.future)
             assert row.scheduled == _count(jobs, lambda each: each.state is State.READY and each.future)
             assert row.running == _count(jobs, lambda each: each.state is State.RUNNING)

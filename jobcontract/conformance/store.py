@@ -165,7 +165,6 @@ class Store:
         held = self.driver
         if not isinstance(self.capabilities.lease, TimedLease):
             self.disconnect(held)
-            self._watch = None  # its lease was lost with the others
             return
         verdicts = held.extend(list(leases), self.shortest_lease)
         assert all(verdict.applied for verdict in verdicts), f"a held lease can't be extended: {verdicts}"
@@ -244,7 +243,7 @@ class Store:
     # Looking ----------------------------------------------------------------------------------------------
 
     def now(self) -> datetime:
-        """The store's clock, read from the expiry of a lease that is renewed for a known time."""
+        """The store's clock, read from the end of a lease of known length."""
         limits = self.capabilities.lease
         if not isinstance(limits, TimedLease):  # it is never renewed, and says only when it began
             self.register(job(queue=_CLOCK_QUEUE))
@@ -252,7 +251,7 @@ class Store:
             assert self.driver.complete([began])[0].applied
             return began.expires_at - limits.longest
         if self._watch is None:
-            self.register(job(queue=_CLOCK_QUEUE, max_attempts=1000))
+            self.register(job(queue=_CLOCK_QUEUE))
             self._watch = self.claim_one(queues=[_CLOCK_QUEUE]).lease
         at = self.driver.extend([self._watch], self.long_lease)[0].at
         assert at is not None, "a held lease can't be extended, or extend does not tell the new expiry"
