@@ -1,4 +1,4 @@
-"""Run the benchmarks one after the other: `make bench`, or some of them: ``make bench ARGS="pinned_horizon"``.
+"""Run the benchmarks one after the other: `make bench`, or some: ``make bench ARGS="pinned_horizon"``.
 
 Each is a module of this folder with a `main`, and can be run alone with options of its own:
 ``python -m benchmarks.NAME --help``.

@@ -7,8 +7,8 @@ Three ways to drain the same jobs, in turns, in this process, on one server:
 - *statements*: the driver's own claim of 100 and complete of 100, one after the other on one connection,
   nothing decoded and nothing run. It is the ceiling of a worker that does one thing at a time.
 - *one table*: the loop that people write by hand, on one table with a status column.
-- *worker*: `Worker`, with decoding, validation of a typed input, a context, a handler that returns, leases and
-  everything else, from the claim of the first job to the completion of the last.
+- *worker*: `Worker`, with decoding, validation of a typed input, a context, a handler that returns, leases
+  and everything else, from the claim of the first job to the completion of the last.
 
 The figures to look at are the ratio of the worker to the statements, and its processor time per job. Absolute
 rates tell about the machine.
@@ -21,7 +21,7 @@ import contextlib
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from datetime import timedelta
 
 import psycopg
@@ -175,7 +175,7 @@ def _processor_time() -> float:
 
 
 @contextlib.contextmanager
-def server(url: str | None) -> Iterator[str]:
+def server(url: str | None) -> Generator[str]:
     """The given server, or one of our own."""
     if url is not None:
         yield url
