@@ -15,7 +15,7 @@ LABEL = "jobcontract.tests"
 
 IMAGES: Mapping[str, str] = {
     "postgres": "postgres:17",
-    "redis": "redis:7",
+    "redis": "redis:8",
     "rabbitmq": "rabbitmq:4-management",
 }
 """PgBouncer has no official image."""
