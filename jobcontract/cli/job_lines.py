@@ -142,7 +142,7 @@ class JobLines:
         if len(line) > self._longest:
             raise NotJson(f"has more than {self._longest:,} bytes, more than any job needs")
         try:
-            text = line.decode()
+            text = line.rstrip(b"\r\n").decode()  # a column is told within the line
         except UnicodeDecodeError as error:
             raise NotJson(f"is not UTF-8 (at byte {error.start + 1})") from None
         fields = cast("dict[str, Any]", read_object(text))

@@ -58,7 +58,7 @@ def test_a_byte_order_mark_carriage_returns_and_a_missing_last_newline_are_read(
 
 
 BAD_LINES: dict[str, tuple[str | bytes, str]] = {
-    "not JSON": ("{", "is not JSON: expecting property name"),
+    "not JSON": ("{", "is not JSON: expecting property name enclosed in double quotes at column 2"),
     "not an object": ("[]", "is not a JSON object such as"),
     "no kind": ("{}", "kind: is required"),
     "unknown field": (
