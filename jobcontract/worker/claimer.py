@@ -219,7 +219,9 @@ class Claimer:
             self._backend.wait(queues, _SHORT_WAIT)
             return 0
         self._fruitless += 1
-        poll = self._options.poll_interval.total_seconds() * random.uniform(0.8, 1.2)
+        # Somewhat later than the interval: a wait and a claim may cost a query each, the rescue adds its own,
+        # and an idle worker shall ask no more than once a second.
+        poll = self._options.poll_interval.total_seconds() * random.uniform(1.1, 1.4)
         # Hints that turn out empty (others were quicker, the queue is paused) must not become a busy loop.
         pause = min(poll, _FIRST_PAUSE / 10 * 2 ** min(self._fruitless, 16))
         if self._options.until_empty:

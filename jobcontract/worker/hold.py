@@ -10,6 +10,19 @@ from jobcontract.context import JobContext
 from jobcontract.contract import Claim
 from jobcontract.handlers import Handler
 
+MOST_IDS = 100
+"""How many job ids one log record carries."""
+
+
+def describe(claim: Claim) -> dict[str, object]:
+    """The `extra` of a log record about a claim. Never the input, never the token."""
+    return {
+        "job_id": str(claim.job.id),
+        "kind": claim.job.kind,
+        "queue": claim.job.queue,
+        "attempt": claim.attempt,
+    }
+
 
 @dataclass(slots=True, eq=False)
 class Hold:
@@ -48,6 +61,8 @@ class Hold:
 
     def granted(self, asked_at: float, lease: float) -> None:
         """The store gave the lease for `lease` seconds, in a call that began at `asked_at`."""
+        if lease == self.lease and asked_at + lease < self.deadline:
+            return  # the answer was long on its way, and a later call's overtook it
         self.lease = lease
         self.deadline = asked_at + lease
         self.renew_at = asked_at + lease / 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import defaultdict
 from datetime import timedelta
@@ -12,19 +13,25 @@ from jobcontract.backoff import Backoff
 from jobcontract.context import LEASE_LOST
 from jobcontract.contract import MAX_CLAIM_LIMIT, Claim, TimedLease, Verdict
 from jobcontract.errors import LeaseLost
-from jobcontract.worker.hold import Hold, Holdings
+from jobcontract.worker.hold import Hold, Holdings, describe
 
 log = logging.getLogger("jobcontract.worker")
 
 
 class Renewer:
-    """Renews what is held, running or not yet started or waiting to be settled."""
+    """Renews what is held, running or not yet started or waiting to be settled.
+
+    Safe in threads, and meant to be taken turns with by two: when a call hangs, or has to open a connection
+    to a store that became slow, the other one goes on, and tries the same leases again after a sixth of their
+    length. Renewing twice does no harm.
+    """
 
     def __init__(self, backend: Backend, holdings: Holdings, shortest_lease: timedelta) -> None:
         self._backend = backend
         self._holdings = holdings
         self._tick = shortest_lease.total_seconds() / 12
         self._timed: bool | None = None
+        self._choosing = threading.Lock()
 
     @property
     def patience(self) -> Backoff:
@@ -41,14 +48,8 @@ class Renewer:
             self._timed = isinstance(self._backend.capabilities.lease, TimedLease)
         if not self._timed:
             return self._tick  # held by the connection: there is nothing to renew
-        now = time.monotonic()
-        due: dict[float, list[Hold]] = defaultdict(list)
-        for hold in self._holdings.all():
-            # Those that are due soon come along, so that leases of about one age share a statement.
-            if hold.renew_at <= now + hold.lease / 12 and _worth_renewing(hold, now):
-                due[hold.lease].append(hold)
         failure: Exception | None = None
-        for lease, holds in due.items():
+        for lease, holds in self._due().items():
             for start in range(0, len(holds), MAX_CLAIM_LIMIT):
                 try:
                     self._renew(holds[start : start + MAX_CLAIM_LIMIT], lease)
@@ -57,6 +58,18 @@ class Renewer:
         if failure is not None:
             raise failure
         return self._pause()
+
+    def _due(self) -> dict[float, list[Hold]]:
+        """What to renew now, by the length of the lease; for a moment it is nobody else's to renew."""
+        due: dict[float, list[Hold]] = defaultdict(list)
+        with self._choosing:
+            now = time.monotonic()
+            for hold in self._holdings.all():
+                # Those that are due soon come along: leases of about one age share a statement.
+                if hold.renew_at <= now + hold.lease / 12 and _worth_renewing(hold, now):
+                    hold.renew_at = now + hold.lease / 6
+                    due[hold.lease].append(hold)
+        return due
 
     def extend(self, claim: Claim, lease: timedelta | None) -> None:
         """`JobContext.extend`: now, in the caller's thread, and to `lease` from now on."""
@@ -88,7 +101,7 @@ class Renewer:
                 hold.claim.job.id,
                 hold.claim.job.kind,
                 hold.claim.attempt,
-                extra={"job_id": str(hold.claim.job.id), "kind": hold.claim.job.kind},
+                extra=describe(hold.claim),
             )
 
     def _pause(self) -> float:

@@ -16,7 +16,7 @@ from jobcontract.durations import format_duration
 from jobcontract.errors import StoreError, StoreUnavailable
 from jobcontract.execute import COMPLETED, Completed, Failed, Outcome, Released
 from jobcontract.worker.health import StoreHealth
-from jobcontract.worker.hold import Hold, Holdings
+from jobcontract.worker.hold import MOST_IDS, Hold, Holdings, describe
 from jobcontract.worker.loops import PATIENCE
 
 log = logging.getLogger("jobcontract.worker")
@@ -122,23 +122,26 @@ class Settler:
 
     def _collect(self) -> None:
         """The inbox becomes settlements; what is late or lost is dropped."""
-        dropped: list[Hold] = []
+        late: list[Hold] = []
+        lost: list[Hold] = []
         while self._inbox:
             hold, outcome = self._inbox.popleft()
             if hold.settled:
                 if not isinstance(outcome, Released):
-                    self._say_dropped(hold, outcome, "it comes after another outcome of the same run")
-            elif hold.lost:
-                hold.settled = True
-                self.tally.lost += 1
-                dropped.append(hold)
-                if hold.started_at is not None:
-                    self._say_dropped(hold, outcome, "the lease is lost")
+                    late.append(hold)
+                continue
+            hold.settled = True
+            if hold.lost:
+                lost.append(hold)
             else:
-                hold.settled = True
                 self._pending.append(_Settlement(hold, outcome))
-        if dropped:
-            self._holdings.discard(dropped)
+        if late:
+            self._say_dropped(late, "another outcome of the same run came before")
+        if lost:
+            self.tally.lost += len(lost)
+            self._holdings.discard(lost)
+            if ran := [hold for hold in lost if hold.started_at is not None]:
+                self._say_dropped(ran, "the lease is lost")
 
     def _settle(self) -> bool:
         """Send what is pending, verb by verb; whether none of it has to be sent again."""
@@ -181,7 +184,7 @@ class Settler:
             "lease; the jobs will run again",
             len(over),
             over[0].hold.claim.job.id,
-            extra={"job_ids": [str(one.hold.claim.job.id) for one in over[:100]]},
+            extra={"job_ids": [str(one.hold.claim.job.id) for one in over[:MOST_IDS]]},
         )
         gone = {id(one) for one in over}
         return [one for one in self._pending if id(one) not in gone]
@@ -215,10 +218,10 @@ class Settler:
 
     def _record(self, batch: Sequence[_Settlement], verdicts: Sequence[Verdict]) -> None:
         tally = self.tally
+        lost: list[_Settlement] = []
         for one, verdict in zip(batch, verdicts, strict=True):
             if not verdict.applied:
-                tally.lost += 1
-                self._say_lost(one)
+                lost.append(one)
             elif one.outcome is COMPLETED:
                 tally.completed += 1
             elif isinstance(one.outcome, Failed):
@@ -227,13 +230,18 @@ class Settler:
                 self._say_failed(one.hold.claim, one.outcome, verdict)
             else:
                 tally.released += 1
+        if lost:
+            tally.lost += len(lost)
+            self._say_lost([one for one in lost if one.hold.started_at is not None])
         if log.isEnabledFor(logging.DEBUG):
             for one in batch:
-                log.debug("%s: %s", one.hold.claim, type(one.outcome).__name__, extra=_extra(one.hold.claim))
+                log.debug(
+                    "%s: %s", one.hold.claim, type(one.outcome).__name__, extra=describe(one.hold.claim)
+                )
 
     def _say_failed(self, claim: Claim, outcome: Failed, verdict: Verdict) -> None:
         # The error's text may hold anything, also the input; it is with the job (`jobctl jobs show`).
-        extra = {**_extra(claim), "error_type": outcome.error_type}
+        extra = {**describe(claim), "error_type": outcome.error_type}
         if verdict.state is State.DEAD:
             log.error(
                 "job %s (%s) is dead: %s in attempt %d",
@@ -254,24 +262,25 @@ class Settler:
                 extra=extra,
             )
 
-    def _say_lost(self, one: _Settlement) -> None:
-        if one.hold.started_at is None:
-            return  # it was not run, so nothing is lost with it
-        if one.tried:
-            why = "an earlier try had worked and its answer was lost, or the lease was"
-        else:
-            why = "the lease was lost"
-        self._say_dropped(one.hold, one.outcome, why)
+    def _say_lost(self, lost: Sequence[_Settlement]) -> None:
+        for tried, why in (
+            (False, "the lease was lost"),
+            (True, "an earlier try had worked and its answer was lost, or the lease was"),
+        ):
+            holds = [one.hold for one in lost if one.tried is tried]
+            if holds:
+                self._say_dropped(holds, why)
 
-    def _say_dropped(self, hold: Hold, outcome: Outcome, why: str) -> None:
+    def _say_dropped(self, holds: Sequence[Hold], why: str) -> None:
+        first = holds[0].claim
         log.warning(
-            "the outcome %s of job %s (%s), attempt %d, is dropped: %s",
-            type(outcome).__name__,
-            hold.claim.job.id,
-            hold.claim.job.kind,
-            hold.claim.attempt,
+            "the outcomes of %d jobs, among them %s (%s), attempt %d, are dropped: %s",
+            len(holds),
+            first.job.id,
+            first.job.kind,
+            first.attempt,
             why,
-            extra=_extra(hold.claim),
+            extra={"job_ids": [str(hold.claim.job.id) for hold in holds[:MOST_IDS]]},
         )
 
 
@@ -285,12 +294,3 @@ def _failures(batch: Iterable[_Settlement]) -> list[Failure]:
         for one in batch
         if isinstance(one.outcome, Failed)
     ]
-
-
-def _extra(claim: Claim) -> dict[str, object]:
-    return {
-        "job_id": str(claim.job.id),
-        "kind": claim.job.kind,
-        "queue": claim.job.queue,
-        "attempt": claim.attempt,
-    }

@@ -23,7 +23,7 @@ from types import FrameType
 
 from jobcontract.backoff import Backoff
 from jobcontract.errors import ConfigError
-from jobcontract.worker.worker import Worker
+from jobcontract.worker.worker import LONGEST_DEAFNESS, Worker
 
 log = logging.getLogger("jobcontract.worker")
 
@@ -133,13 +133,13 @@ class Supervisor:
     # -- Events ------------------------------------------------------------------------------------
 
     def _next_event(self) -> _Ended | signal.Signals | None:
-        instants = [child.start_at for child in self._children if self._is_due_later(child)]
+        now = time.monotonic()
+        instants = [now + LONGEST_DEAFNESS]
+        instants += [child.start_at for child in self._children if self._is_due_later(child)]
         if self._kill_at is not None:
             instants.append(self._kill_at)
         try:
-            if not instants:
-                return self._events.get()
-            return self._events.get(timeout=max(0.0, min(instants) - time.monotonic()))
+            return self._events.get(timeout=max(0.0, min(instants) - now))
         except queue.Empty:
             return None
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from datetime import timedelta
 
 from jobcontract.context import LEASE_LOST, TIMED_OUT
 from jobcontract.durations import format_duration
 from jobcontract.execute import timed_out
 from jobcontract.handlers import Handlers
 from jobcontract.worker.buffer import Buffer
-from jobcontract.worker.hold import Hold, Holdings
+from jobcontract.worker.hold import MOST_IDS, Hold, Holdings, describe
 from jobcontract.worker.settle import NOT_STARTED, Settler
 
 log = logging.getLogger("jobcontract.worker")
@@ -35,43 +36,42 @@ class Watcher:
     def turn(self) -> float:
         """Look once."""
         now = time.monotonic()
+        lapsed: list[Hold] = []
         for hold in self._holdings.all():
-            if hold.started_at is not None and hold.finished_at is None:
-                self._look_at(hold, hold.started_at, now)
+            if hold.started_at is None or hold.finished_at is not None:
+                continue
+            timeout = hold.handler.timeout
+            if timeout is not None and now - hold.started_at >= timeout.total_seconds():
+                self._time_out(hold, timeout)
+            elif now >= hold.deadline and not hold.context.cancelled:
+                lapsed.append(hold)
+        if lapsed:
+            self._stop(lapsed)
         for hold in self._buffer.withdraw(now - LONGEST_IN_BUFFER):
             self._settler.put(hold, NOT_STARTED)
         return self._tick
 
-    def _look_at(self, hold: Hold, started_at: float, now: float) -> None:
-        timeout = hold.handler.timeout
-        if timeout is not None and now - started_at >= timeout.total_seconds():
-            self._settler.put(hold, timed_out(hold.claim, hold.handler))
-            hold.cancel(TIMED_OUT)
-            self._say(
-                hold,
-                f"did not return within {format_duration(timeout)}",
-                keeps_slot=not hold.handler.is_async,
-            )
-        elif now >= hold.deadline and not hold.context.cancelled:
-            # No renewal got through in time. Whether the store gave the job away is not known, but it may
-            # have.
-            hold.cancel(LEASE_LOST)
-            self._say(
-                hold, "could not be renewed within its lease and may run elsewhere by now", keeps_slot=True
-            )
-
-    def _say(self, hold: Hold, what: str, *, keeps_slot: bool) -> None:
+    def _time_out(self, hold: Hold, timeout: timedelta) -> None:
+        self._settler.put(hold, timed_out(hold.claim, hold.handler))
+        hold.cancel(TIMED_OUT)
         log.warning(
-            "job %s (%s), attempt %d, %s%s",
+            "job %s (%s), attempt %d, did not return within %s%s",
             hold.claim.job.id,
             hold.claim.job.kind,
             hold.claim.attempt,
-            what,
-            "; its slot stays taken until it returns" if keeps_slot else "",
-            extra={
-                "job_id": str(hold.claim.job.id),
-                "kind": hold.claim.job.kind,
-                "queue": hold.claim.job.queue,
-                "attempt": hold.claim.attempt,
-            },
+            format_duration(timeout),
+            "" if hold.handler.is_async else "; its slot stays taken until it does",
+            extra=describe(hold.claim),
+        )
+
+    def _stop(self, lapsed: list[Hold]) -> None:
+        """No renewal got through in time. The store may have given the jobs away, or not."""
+        for hold in lapsed:
+            hold.cancel(LEASE_LOST)
+        log.warning(
+            "the leases of %d running jobs could not be renewed in time, among them that of job %s; "
+            "they may run elsewhere by now, and are told to stop",
+            len(lapsed),
+            lapsed[0].claim.job.id,
+            extra={"job_ids": [str(hold.claim.job.id) for hold in lapsed[:MOST_IDS]]},
         )

@@ -8,9 +8,9 @@
                                           ^                  ^
                       renewer: leases ----+                  +---- watcher: timeouts, lapsed leases
 
-Each arrow is crossed in batches where the jobs come in batches. Four threads talk to the store (claimer,
-settler, renewer, rescuer), and none of them waits for another: renewals go on while a claim or a settlement
-hangs.
+Each arrow is crossed in batches where the jobs come in batches. Five threads talk to the store (claimer,
+settler, two renewers, rescuer), and none of them waits for another: renewals go on while a claim or a
+settlement hangs.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ log = logging.getLogger("jobcontract.worker")
 
 _LAST_WORDS = 1.0
 """Seconds that cancelled handlers get to return before their jobs are released."""
+LONGEST_DEAFNESS = 0.5
+"""Seconds that the main thread blocks at a time. A signal that comes right before it blocks interrupts
+nothing: Python runs its handler when the thread comes back.
+"""
 _FLUSH = 5.0
 """Seconds for the last settlements. What the store can't be told by then, the rescue will find."""
 
@@ -103,6 +107,7 @@ class Worker:
         self._rescue_loop = Loop("rescue", rescuer.turn, self._health)
         self._keepers = [
             Loop("renew", renewer.turn, self._health, renewer.patience),
+            Loop("renew", renewer.turn, self._health, renewer.patience),
             Loop("watch", watcher.turn, self._health),
         ]
 
@@ -124,26 +129,14 @@ class Worker:
         wrong; nothing else.
         """
         started = time.monotonic()
-        log.info(
-            "worker started: backend %s, queues %s, concurrency %d, kinds %s",
-            self._backend.name,
-            ", ".join(self._options.queues),
-            self._options.concurrency,
-            ", ".join(self._handlers.kinds),
-            extra={
-                "backend": self._backend.name,
-                "queues": list(self._options.queues),
-                "kinds": self._handlers.kinds,
-                "pid": os.getpid(),
-            },
-        )
         with self._signals():
+            self._say_started()
             self._settler.start()
             for loop in (*self._keepers, self._rescue_loop):
                 loop.start()
             if self._orders.empty():
                 self._claim_loop.start()
-            self._shut_down(at_once=self._orders.get() is _Order.STOP_NOW)
+            self._shut_down(at_once=self._next_order() is _Order.STOP_NOW)
         tally = self._settler.tally
         log.info(
             "worker stopped after %s: %d completed, %d failed (%d dead), %d released, %d lost",
@@ -157,6 +150,21 @@ class Worker:
         if self._fatal is not None:
             raise self._fatal
         return tally
+
+    def _say_started(self) -> None:
+        log.info(
+            "worker started: backend %s, queues %s, concurrency %d, kinds %s",
+            self._backend.name,
+            ", ".join(self._options.queues),
+            self._options.concurrency,
+            ", ".join(self._handlers.kinds),
+            extra={
+                "backend": self._backend.name,
+                "queues": list(self._options.queues),
+                "kinds": self._handlers.kinds,
+                "pid": os.getpid(),
+            },
+        )
 
     # -- Stopping ----------------------------------------------------------------------------------
 
@@ -213,6 +221,13 @@ class Worker:
             self._claim_loop.join(0.02)
 
     # -- Orders ------------------------------------------------------------------------------------
+
+    def _next_order(self) -> _Order:
+        while True:
+            try:
+                return self._orders.get(timeout=LONGEST_DEAFNESS)
+            except queue.Empty:
+                continue
 
     def _claim_turn(self) -> float:
         try:

@@ -23,7 +23,7 @@ PROMPT = WorkerOptions(
 """Options for tests: as usual, but soon."""
 
 
-def eventually(look: Callable[[], Result], *, within: float = 20.0) -> Result:
+def eventually(look: Callable[[], Result | None], *, within: float = 20.0) -> Result:
     """Look again and again until there is something to see, and give that. Fails after `within` seconds."""
     deadline = time.monotonic() + within
     while not (found := look()):

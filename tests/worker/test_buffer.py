@@ -14,14 +14,14 @@ from jobcontract.handlers import Handler
 from jobcontract.worker.buffer import Buffer
 from jobcontract.worker.hold import Hold
 from jobcontract.worker.limit import KindLimit
-from tests.worker.claims import claim_of
+from tests.worker.claims import claim_of, nothing
 
 NOW = 0.0
 
 
 def handler() -> Handler:
     handlers = Handlers()
-    handlers.handler("any")(lambda _: None)
+    handlers.handler("any")(nothing)
     (only,) = handlers
     return only
 
@@ -213,7 +213,7 @@ def test_short_jobs_of_a_narrow_kind_wait_here() -> None:
     for expected in jobs[:11]:
         taken = buffer.take()
         assert taken is expected
-        buffer.free(taken, 0.01)
+        buffer.free(expected, 0.01)
 
 
 def test_deferred_jobs_come_back_one_after_the_other() -> None:

@@ -30,7 +30,7 @@ from jobcontract.execute import (
 )
 from jobcontract.handlers import Handler
 from jobcontract.jsontext import check_text
-from tests.worker.claims import claim_of
+from tests.worker.claims import claim_of, nothing
 
 SECOND = timedelta(seconds=1)
 FIXED = Backoff(base=8 * SECOND, factor=1, jitter=0)
@@ -303,7 +303,10 @@ def test_endless_recursion_is_a_failure() -> None:
 def test_a_coroutine_that_nobody_awaits_is_a_failure_and_no_success() -> None:
     async def work() -> None: ...
 
-    outcome = run(lambda _: work())
+    def handle(input: object) -> object:
+        return work()
+
+    outcome = run(handle)
 
     assert isinstance(outcome, Failed)
     assert "write it as async def" in outcome.error
@@ -377,7 +380,7 @@ def test_a_handler_that_stops_of_its_own_accord_has_failed(error: BaseException)
 
 
 def test_a_handler_that_finishes_although_it_was_cancelled_has_finished() -> None:
-    assert run(lambda _: None, cancelled=SHUTDOWN) == Completed()
+    assert run(nothing, cancelled=SHUTDOWN) == Completed()
 
 
 def test_the_cancellation_of_a_task_is_an_outcome() -> None:
@@ -412,7 +415,7 @@ def test_an_unknown_kind_goes_back_with_a_delay_that_grows() -> None:
 
 
 def test_a_timeout_is_a_failure_that_names_the_limit() -> None:
-    handler = handler_of(lambda _: None, timeout="90s")
+    handler = handler_of(nothing, timeout="90s")
 
     outcome = timed_out(claim_of(Embed(document_id=7).to_job()), handler)
 
@@ -422,6 +425,6 @@ def test_a_timeout_is_a_failure_that_names_the_limit() -> None:
 
 def test_outcome_of_is_total_even_when_the_context_is_not_ours() -> None:
     claim = claim_of(Embed(document_id=7).to_job())
-    handler = handler_of(lambda _: None)
+    handler = handler_of(nothing)
 
     assert isinstance(outcome_of(ValueError(), claim, handler, JobContext(claim)), Failed)

@@ -1,5 +1,8 @@
 """What can be registered as a handler, and the sentence for what can't."""
 
+# Functions without annotations are a part of what is tested here.
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
+
 from __future__ import annotations
 
 import functools
@@ -115,9 +118,9 @@ def wrapped(*arguments: Any, **keywords: Any) -> None: ...
         (Callables().async_method, True, True),
         (Callables(), True, False),
         (AsyncCallable(), False, True),
-        (functools.partial(with_context, context=None), False, False),
+        (functools.partial(with_optional_context, context=None), False, False),
         (functools.partial(coroutine), False, True),
-        (lambda _: None, False, False),
+        (lambda input: input, False, False),
     ],
 )
 def test_functions_methods_and_objects_are_handlers(
