@@ -60,6 +60,13 @@ class WorkerProcess:
                     f"it did not say {word!r} within {within:g} s; its log:\n{self.log}"
                 ) from None
 
+    def await_log(self, text: str, *, within: float = 30.0) -> None:
+        """Wait until it has logged it."""
+        deadline = time.monotonic() + within
+        while text not in self.log:
+            assert time.monotonic() < deadline, f"no {text!r} within {within:g} s; its log:\n{self.log}"
+            time.sleep(0.01)
+
     def go_on(self) -> None:
         """Let it leave the point where it waits."""
         assert self._process.stdin is not None

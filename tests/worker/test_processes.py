@@ -134,6 +134,7 @@ def test_many_workers_run_each_job_once(shared: Backend, shared_url: str) -> Non
     ):
         eventually(lambda: not any(one.ready + one.running for one in shared.stats()))
         for process in (first, second):
+            process.await_log("worker started")
             process.send(signal.SIGTERM)
             assert process.wait() == 0
 
