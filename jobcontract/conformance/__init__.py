@@ -20,7 +20,16 @@ is absent has to be refused with `Unsupported`, leaving nothing behind. See docs
 
 from __future__ import annotations
 
-import pytest
+try:
+    import hypothesis as _hypothesis
+    import pytest
+except ImportError as error:
+    raise ImportError(
+        f"the conformance suite needs pytest and Hypothesis ({error}); "
+        "run: pip install 'jobcontract[conformance]'"
+    ) from None
+
+del _hypothesis
 
 # Before the chapters are imported: their bare asserts are what tells an author what is wrong.
 pytest.register_assert_rewrite(

@@ -123,7 +123,7 @@ class LeaseChapter(Chapter):
     ) -> None:
         stale = situation(store)
         before = store.see()
-        assert verb(store.driver, stale.lease) == LOST
+        _assert_lost(verb(store.driver, stale.lease))
         assert store.see() == before
         _assert_state(store, stale)
 
@@ -133,7 +133,7 @@ class LeaseChapter(Chapter):
     ) -> None:
         store.register(job())
         mine = store.claim_one().lease
-        assert verb(store.driver, mine._replace(job_id=str(uuid4()))) == LOST
+        _assert_lost(verb(store.driver, mine._replace(job_id=str(uuid4()))))
         assert store.driver.complete([mine])[0].applied
 
     @needs("requeue")
@@ -145,7 +145,7 @@ class LeaseChapter(Chapter):
         assert store.requeueing.requeue([lease.job_id]) == [State.READY]
         stale = Stale(lease, State.RUNNING, store.claim_one().lease)
         before = store.see()
-        assert verb(store.driver, lease) == LOST
+        _assert_lost(verb(store.driver, lease))
         assert store.see() == before
         _assert_state(store, stale)
 
@@ -156,7 +156,7 @@ class LeaseChapter(Chapter):
     ) -> None:
         lease = completed(store).lease
         assert store.pruning.prune(NOTHING, {State.DONE}, 10) == 1
-        assert verb(store.driver, lease) == LOST
+        _assert_lost(verb(store.driver, lease))
         store.assert_nothing_left()
 
     # Extending --------------------------------------------------------------------------------------------
@@ -221,6 +221,10 @@ class LeaseChapter(Chapter):
                 LOST,
             ]
             store.assert_rescued(ready=1)
+
+
+def _assert_lost(verdict: Verdict) -> None:
+    assert verdict == LOST, f"a token that is not current was honoured: {verdict}"
 
 
 def _assert_state(store: Store, stale: Stale) -> None:
