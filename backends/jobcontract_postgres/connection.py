@@ -37,6 +37,9 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     timeout: float = math.inf
     """What the deadline was made from, in seconds; for the error's sentence."""
     born: float = 0.0
+    """When it was made, by `time.monotonic`."""
+    is_set_up: bool = False
+    """Whether its session was made ready for use."""
 
     def expire_in(self, seconds: float) -> None:
         """Set the deadline that holds from now on."""

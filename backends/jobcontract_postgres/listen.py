@@ -31,6 +31,8 @@ from jobcontract_postgres.statements import Statements, query, quote
 
 _LOOKS = (0.1, 0.4, 1.0)
 """After how many seconds a waiter whose lock was just taken looks again, and again, and again."""
+_POLL = 2.0
+"""Seconds between two looks where LISTEN can't be relied on."""
 _HEARTBEAT = 15.0
 """Seconds of silence after which a connection on which somebody waits is asked whether it still stands."""
 
@@ -156,7 +158,10 @@ class Listener:
         connection = self._connection or self._open()
         connection.expire_in(self._timeout)
         unwatched = {queue for waiter in waiters for queue in waiter.queues} - self._watched
-        if self._listens and unwatched:
+        if not self._listens:
+            for waiter in waiters:
+                waiter.look_at = time.monotonic() + _POLL
+        elif unwatched:
             connection.execute(query(self._statements.watch), (texts(sorted(unwatched)),), prepare=True)
             self._watched |= unwatched
             with self._changed:

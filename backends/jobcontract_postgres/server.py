@@ -7,7 +7,6 @@ import os
 import time
 import warnings
 from pathlib import Path
-from typing import Final, LiteralString
 
 import psycopg
 from psycopg import IsolationLevel, pq
@@ -27,17 +26,6 @@ _LIBPQ_OPTIONS = (
     "krbsrvname", "passfile", "target_session_attrs", "load_balance_hosts",
 )  # fmt: skip
 
-# For sessions of our own. Each verb is a walk along an index, and shall stay one whatever the statistics say:
-# a plan that was made while the table was empty reads all of it once it is full. Not behind a pooler, where a
-# setting would reach other clients; there nothing is prepared either, so that each plan sees the table as it
-# is.
-SESSION: Final[LiteralString] = (
-    "SELECT set_config('default_transaction_isolation', 'read committed', false),"
-    " set_config('plan_cache_mode', 'force_generic_plan', false), set_config('jit', 'off', false),"
-    " set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),"
-    " set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false)"
-)
-
 
 class Server:
     """Makes connections to the server of one configured store. Making the object contacts nothing."""
@@ -49,10 +37,6 @@ class Server:
         self._warned = False
         self.where = _describe(settings, options)
         """Hosts and database, for errors."""
-        self.prepares = options.prepared_statements != "off"
-        """Whether statements are prepared; turned off when a pooler is found in between."""
-        self.session: LiteralString | None = None
-        """What a new session sets first; given once it is known that no pooler stands in between."""
 
     def connect(self, seconds: float) -> Connection:
         """A new connection in autocommit mode, within `seconds`.
@@ -61,17 +45,8 @@ class Server:
         """
         conninfo = make_conninfo("", **self._parameters, connect_timeout=max(2, round(seconds)))
 
-        def make() -> Connection:
-            connection = Connection.connect(
-                conninfo, autocommit=True, prepare_threshold=5 if self.prepares else None
-            )
-            if self.session:
-                connection.expire_in(seconds)
-                connection.execute(self.session)
-            return connection
-
         try:
-            connection = within(seconds, make)
+            connection = within(seconds, lambda: Connection.connect(conninfo, autocommit=True))
         except DeadlineExceeded as error:
             raise from_statement(error, self.where) from None
         except psycopg.Error as error:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import Final, LiteralString
 
 import psycopg
 
@@ -15,8 +16,19 @@ from jobcontract_postgres.connection import Connection, Pool
 from jobcontract_postgres.failures import from_statement, is_missing_object
 from jobcontract_postgres.options import PostgresOptions
 from jobcontract_postgres.schema import Schema
-from jobcontract_postgres.server import SESSION, Server
+from jobcontract_postgres.server import Server
 from jobcontract_postgres.statements import query
+
+# For sessions of our own. Each verb is a walk along an index, and shall stay one whatever the statistics say:
+# a plan that was made while the table was empty reads all of it once it is full. Not behind a pooler, where a
+# setting would reach other clients; there nothing is prepared either, so that each plan sees the table as it
+# is.
+_SESSION: Final[LiteralString] = (
+    "SELECT set_config('default_transaction_isolation', 'read committed', false),"
+    " set_config('plan_cache_mode', 'force_generic_plan', false), set_config('jit', 'off', false),"
+    " set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),"
+    " set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false)"
+)
 
 
 class Sessions:
@@ -43,7 +55,7 @@ class Sessions:
         try:
             connection = self._pool.take(seconds or self.timeout)
             try:
-                self.learn(connection)
+                self.set_up(connection)
                 if checked and not self._fits:
                     self._schema.check(self._schema.read_version(connection), self._server.where)
                     self._fits = True
@@ -72,27 +84,30 @@ class Sessions:
         """What is known of the server; asks for it the first time."""
         if self._facts is None:
             with self.session(checked=False) as connection:
-                return self.learn(connection)
+                return self.set_up(connection)
         return self._facts
 
-    def learn(self, connection: Connection) -> Facts:
-        """Ask the server what it is, once, and set up the sessions accordingly."""
-        if self._facts is None:
-            facts = read_facts(connection)
-            if not facts.pooled:
-                connection.execute(SESSION)
-                self._server.session = SESSION
-            if facts.pooled and self._options.prepared_statements == "auto":
+    def set_up(self, connection: Connection) -> Facts:
+        """Make the session of a new connection ready for use; what is known of the server."""
+        facts = self._facts
+        if facts is None:
+            facts = self._facts = read_facts(connection)
+        if not connection.is_set_up:
+            if not self._prepares(facts):
                 connection.prepare_threshold = None
-                self._server.prepares = False
-            self._facts = facts
-        return self._facts
+            if not facts.pooled:
+                connection.execute(_SESSION)
+            connection.is_set_up = True
+        return facts
+
+    def _prepares(self, facts: Facts) -> bool:
+        setting = self._options.prepared_statements
+        return setting == "on" or (setting == "auto" and not facts.pooled)
 
     def may_listen(self, connection: Connection) -> bool:
         """Whether LISTEN can be relied on."""
-        return self._options.listen == "on" or (
-            self._options.listen == "auto" and not self.learn(connection).pooled
-        )
+        facts = self.set_up(connection)
+        return self._options.listen == "on" or (self._options.listen == "auto" and not facts.pooled)
 
     @property
     def _begins(self) -> bool:
