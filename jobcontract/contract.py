@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -568,7 +569,8 @@ class Driver(Protocol):
         ``created=False``, and never makes a second job. A taken (queue, key) is answered with the job that
         holds it. When the holder's transaction is still open the call waits for its end, and inserts if it
         rolls back. Two records of one call with the same (queue, key): the first wins. (None of this where
-        `Capabilities.deduplication` is NONE; then no record has a key.) Wakes waiting workers when a job is
+        `Capabilities.deduplication` is NONE; a record that has a key all the same was compared by an outbox,
+        and its key travels along for the handler.) Wakes waiting workers when a job is
         due now.
         """
         ...
@@ -696,7 +698,9 @@ class Statistics(Protocol):
     """Feature "stats"."""
 
     def stats(self) -> list[QueueStats]:
-        """Every queue that has jobs or is paused, by name."""
+        """Every queue that is paused or has jobs, by name. A store that does not count done jobs leaves out a
+        queue that has no others.
+        """
         ...
 
 
@@ -805,6 +809,64 @@ class JoinsTransactions(Protocol):
 
         Neither begins nor ends a transaction. Waking workers is part of it, and takes effect when the caller
         commits.
+        """
+        ...
+
+
+class Transaction(Protocol):
+    """An open transaction on a SQL store: a caller's own (`jobcontract.connections`), or one of
+    `HostsTables`.
+    """
+
+    @property
+    def dialect(self) -> Dialect:
+        """What it speaks."""
+        ...
+
+    def run(self, statement: Statement) -> list[Row]:
+        """The rows of `statement`, if it gives any."""
+        ...
+
+
+@runtime_checkable
+class HostsTables(Protocol):
+    """A SQL store that takes further tables beside its jobs: an outbox in front of another store, the state
+    of a migration.
+
+    Whoever brings the tables creates them, in a transaction of this door, and owns their names.
+    """
+
+    @property
+    def dialect(self) -> Dialect:
+        """Which SQL the statements are written in, and which connections can carry them."""
+        ...
+
+    def table(self, name: str) -> str:
+        """The SQL name of the table, index or view `name` (of ``[a-z_]``), qualified and quoted for
+        statements that take parameters. Contacts nothing.
+        """
+        ...
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """A transaction on a connection of the driver's own: READ COMMITTED (SQLite: with the write lock
+        taken first), committed at the end of the block, rolled back when the block raises.
+
+        Each statement is bounded by the driver's own deadline; what the block does between them is the
+        caller's. Raises as every method of a driver does, also when the store is not initialised.
+        """
+        ...
+
+    def joining_steps(self) -> Steps[None]:
+        """Statements to run first on a connection that a caller brought: raises `InvalidJob` (field
+        ``connection``) when they show that it leads to another database than this store's.
+        """
+        ...
+
+    def wake(self, topic: str) -> Statement | None:
+        """A statement that, once its transaction has committed, ends ``Driver.wait([topic])`` elsewhere.
+        None where nobody can be woken, and whoever waits has to look now and then.
+
+        A topic that is no valid name of a queue meets no queue.
         """
         ...
 

@@ -269,6 +269,12 @@ class DriverMachine(RuleBasedStateMachine):
                 assert queue not in rows
                 continue
             row = rows.get(queue)
+            if (
+                row is None
+                and queue not in self.model.paused
+                and {each.state for each in jobs} == {State.DONE}
+            ):
+                continue  # a store that does not count done jobs may not know the queue any more
             assert row is not None, f"the statistics leave out queue {queue!r}"
             assert row.ready == _count(jobs, lambda each: each.state is State.READY and not each.future)
             assert row.scheduled == _count(jobs, lambda each: each.state is State.READY and each.future)
