@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 from collections.abc import Sequence
@@ -111,6 +112,11 @@ class Location:
     where: str
     """The store, as an error names it: without user and password."""
 
+    @property
+    def exposed(self) -> bool:
+        """Whether passwords and jobs cross a network that is not this machine's own, unencrypted."""
+        return not self.access.encrypted and not all(_is_loopback(each.host) for each in self.addresses)
+
 
 def locate(settings: StoreSettings, options: RedisOptions) -> Location:
     """What `settings` point at. Contacts nothing. Raises `ConfigError`."""
@@ -204,6 +210,15 @@ def _tls(settings: StoreSettings, options: RedisOptions, *, encrypted: bool) -> 
         "ssl_certfile": str(options.tls_cert) if options.tls_cert else None,
         "ssl_keyfile": str(options.tls_key) if options.tls_key else None,
     }
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, of which only a resolver knows more
+        return False
 
 
 def _keepalive(timeout: float) -> dict[int, int]:

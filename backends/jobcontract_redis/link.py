@@ -43,8 +43,8 @@ class Link(ABC):
     """Whether one command must not name the keys of two queues."""
 
     def __init__(self, location: Location, options: RedisOptions) -> None:
+        self.location = location
         self.where = location.where
-        self._location = location
         self._timeout = options.timeout.total_seconds()
         self._pool_size = options.pool_size
 
@@ -148,9 +148,9 @@ class DirectLink(Link):
         return found
 
     def _open(self, within: float | None = None) -> Wire:
-        if self._location.topology is Topology.SENTINEL:
-            return find_primary(self._location, within)
-        return self._location.access.open(self._location.addresses[0], within)
+        if self.location.topology is Topology.SENTINEL:
+            return find_primary(self.location, within)
+        return self.location.access.open(self.location.addresses[0], within)
 
 
 class ClusterLink(Link):
@@ -167,7 +167,7 @@ class ClusterLink(Link):
         return [self._pool(address).exchange(commands) for address in self._slots.primaries()]
 
     def connect(self, key: str, *, within: float) -> Wire:
-        return self._location.access.open(self._slots.address_of(key), within)
+        return self.location.access.open(self._slots.address_of(key), within)
 
     def close(self) -> None:
         for pool in list(self._pools.values()):
@@ -209,7 +209,7 @@ class ClusterLink(Link):
         pool = self._pools.get(address)
         if pool is None:
             new = Pool(
-                lambda: self._location.access.open(address),
+                lambda: self.location.access.open(address),
                 where=f"{self.where} (node {address})",
                 size=self._pool_size,
                 timeout=self._timeout,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -59,7 +60,8 @@ class Namespace:
         facts = self._facts
         if facts is None:
             facts = read_facts(self.link)
-            check_facts(facts, self.options, self.link.where)
+            check_facts(facts, self.options, self.link.location)
+            self._warn_of_plain_text()
             self._facts = facts
         return facts
 
@@ -91,6 +93,14 @@ class Namespace:
             return []  # somebody else did, just now
         return [Step(f"namespace {self.options.namespace}, schema {SCHEMA_VERSION}", " ".join(words))]
 
+    def _warn_of_plain_text(self) -> None:
+        if self.link.location.exposed:
+            warnings.warn(
+                f"the connection to {self.link.where} is not encrypted, and leaves this machine; "
+                "write rediss instead of redis",
+                stacklevel=2,
+            )
+
     def _version(self) -> int | None:
         key = self.key("", "schema")
         found = self.link.command(key, "HGET", key, "version")
@@ -117,6 +127,9 @@ class Namespace:
         new = [queue for queue in queues if self._written_down.get(queue, 0.0) <= now]
         if new:
             key = self.key("", "queues")
-            self.link.command(key, "SADD", key, *new)
+            known = cast("list[int]", self.link.command(key, "SMISMEMBER", key, *new))
+            unknown = [queue for queue, is_known in zip(new, known, strict=True) if not is_known]
+            if unknown:  # a full server refuses to add, also what it has
+                self.link.command(key, "SADD", key, *unknown)
             with self._lock:
                 self._written_down.update(dict.fromkeys(new, now + _KNOWN_FOR))

@@ -20,6 +20,7 @@ from jobcontract.contract import (
 )
 from jobcontract.durations import format_duration
 from jobcontract.errors import ConfigError, StoreError
+from jobcontract_redis.access import Location, Topology
 from jobcontract_redis.link import Link
 from jobcontract_redis.options import RedisOptions
 from jobcontract_redis.pool import Reply
@@ -33,6 +34,7 @@ _QUESTIONS = (
     ("INFO", "memory"),
     ("INFO", "persistence"),
     ("INFO", "replication"),
+    ("INFO", "cluster"),
     ("CONFIG", "GET", "appendfsync"),
 )
 
@@ -50,6 +52,7 @@ class Facts(NamedTuple):
     fsync: str | None
     """appendfsync."""
     replicas: int | None
+    clustered: bool
 
 
 def read_facts(link: Link) -> list[Facts]:
@@ -57,9 +60,14 @@ def read_facts(link: Link) -> list[Facts]:
     return [_facts(answers) for answers in link.ask_each(*_QUESTIONS)]
 
 
-def check_facts(facts: Sequence[Facts], options: RedisOptions, where: str) -> None:
-    """Raise `ConfigError` when the settings of a server lose acknowledged jobs, unless that was accepted."""
+def check_facts(facts: Sequence[Facts], options: RedisOptions, location: Location) -> None:
+    """Raise `ConfigError` when the settings of a server lose acknowledged jobs, unless that was accepted, and
+    when the URL is not one for it.
+    """
+    where = location.where
     for each in facts:
+        if each.clustered and location.topology is not Topology.CLUSTER:
+            raise ConfigError(f"{where} is a node of a cluster; write redis+cluster:// or rediss+cluster://")
         if each.version is not None and each.version < OLDEST_SERVER:
             raise StoreError(f"{where} is {each.product}; this driver needs Redis 6.2 or newer, or Valkey")
         if options.accept_loss:
@@ -155,7 +163,7 @@ def _notes(facts: Facts, options: RedisOptions) -> list[str]:
 
 
 def _facts(answers: Sequence[Reply]) -> Facts:
-    server, memory, persistence, replication = map(_fields, answers[:4])
+    server, memory, persistence, replication, cluster = map(_fields, answers[:5])
     version = server.get("redis_version")
     product = None
     if version is not None:
@@ -168,8 +176,9 @@ def _facts(answers: Sequence[Reply]) -> Facts:
         version=tuple(int(part) for part in re.findall(r"\d+", version)[:3]) if version else None,
         policy=memory.get("maxmemory_policy"),
         append_only=None if append_only is None else append_only == "1",
-        fsync=_setting(answers[4]),
+        fsync=_setting(answers[5]),
         replicas=int(replicas) if replicas is not None else None,
+        clustered=cluster.get("cluster_enabled") == "1",
     )
 
 

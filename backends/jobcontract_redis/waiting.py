@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import select
+import selectors
 import socket
 import threading
 import time
@@ -74,7 +74,7 @@ class Waiter:
                         return True
                 except (StoreError, redis.RedisError, OSError, _Unanswered):
                     pause = max(0.0, min(_AGAIN, end - time.monotonic()))
-                if select.select([bell], [], [], pause)[0] or time.monotonic() >= end:
+                if _readable([bell], pause) or time.monotonic() >= end:
                     return False
 
     def close(self) -> None:
@@ -182,9 +182,15 @@ class Waiter:
 
 def _await_one(lines: Sequence[_Line], until: float, bell: socket.socket) -> list[_Line]:
     """Those of `lines` on which an answer has come, as soon as there is one. Raises `_Unanswered`."""
-    by_wire = {line.wire: line for line in lines}
-    watched: list[Wire | socket.socket] = [*by_wire, bell]
-    readable = select.select(watched, [], [], max(0.0, until - time.monotonic()))[0]
+    readable = _readable([*(line.wire for line in lines), bell], until - time.monotonic())
     if not readable or bell in readable:
         raise _Unanswered
-    return [line for wire, line in by_wire.items() if wire in readable]
+    return [line for line in lines if line.wire in readable]
+
+
+def _readable(sources: Sequence[Wire | socket.socket], seconds: float) -> list[object]:
+    """Those of `sources` that have something to read, as soon as one has; none when the time is over."""
+    with selectors.PollSelector() as selector:  # select() can't take descriptors beyond 1023
+        for source in sources:
+            selector.register(source, selectors.EVENT_READ)
+        return [key.fileobj for key, _ in selector.select(max(0.0, seconds))]

@@ -15,19 +15,19 @@
 -- Future jobs cost nothing: each priority that has jobs is one exact range of scores.
 -- A full server lets it run: ZREM, which frees memory, is its first write.
 --
--- USES clock settle
+-- USES clock levels settle
 local ready, lease, running, dead, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local prefix, limit, nonce = ARGV[1], tonumber(ARGV[2]), ARGV[4]
 local expires = now + ARGV[3]
-local PIECE, MOST_BYTES = 100, 8388608 -- of a batch of huge jobs, the rest is for the next claim
+local PIECE, MOST_BYTES = 20, 8388608 -- of a batch of huge jobs, the rest is for the next claim
 local replies = { expires }
 if redis.call('HEXISTS', KEYS[6], 'paused') == 1 then
     return replies
 end
 
-local leased, tokens, bytes = {}, {}, 0
+local bytes = 0
 local function take(ids)
-    local bodies = {}
+    local bodies, leased, tokens = {}, {}, {}
     for i, id in ipairs(ids) do
         bodies[i] = prefix .. 'b:' .. id
     end
@@ -57,6 +57,10 @@ local function take(ids)
             bury(prefix, dead, id, now, BODY_GONE)
         end
     end
+    if leased[1] then
+        redis.call('ZADD', lease, unpack(leased))
+        redis.call('HSET', running, unpack(tokens))
+    end
 end
 
 local floor = 0
@@ -79,10 +83,6 @@ while true do
     if #due < math.max(wanted, 1) then
         floor = level + LEVEL
     end
-end
-if #leased > 0 then
-    redis.call('ZADD', lease, unpack(leased))
-    redis.call('HSET', running, unpack(tokens))
 end
 -- The next waiter is woken when something is left for it, and nobody for nothing.
 if remains then

@@ -6,7 +6,7 @@
 -- ARGV: limit
 -- Gives in how many ms the next future job is due, -1 when there is none; then the scores of the due jobs, best first.
 --
--- USES clock settle
+-- USES clock levels
 local ready = KEYS[1]
 local limit = tonumber(ARGV[1])
 local replies = { -1 }

@@ -13,7 +13,7 @@
 --
 -- A full server lets it run: ZREM, which frees memory, is its first write.
 --
--- USES clock settle
+-- USES clock levels settle
 local lease, running, ready, dead, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local prefix = ARGV[1]
 local due = now + ARGV[2]

@@ -18,7 +18,7 @@
 --
 -- A full server lets it run: an HDEL is its first write.
 --
--- USES clock settle
+-- USES clock levels settle
 local ids, ready, lease, running, dead, wake, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[8], KEYS[9]
 local finished = { done = KEYS[5], dead = KEYS[6], cancelled = KEYS[7] }
 local prefix, count = ARGV[1], tonumber(ARGV[2])

@@ -10,7 +10,7 @@
 -- ARGV: prefix; then the ids
 -- Gives each job's state afterwards, '' for an unknown id. A dead job whose body is gone stays dead.
 --
--- USES clock settle
+-- USES clock levels settle
 local ready, wake = KEYS[1], KEYS[4]
 local finished = { dead = KEYS[2], cancelled = KEYS[3] }
 local prefix = ARGV[1]

@@ -9,7 +9,7 @@
 --
 -- Gives: due, scheduled, running, expired, dead, done, cancelled, age of the oldest due job in ms (-1: none), paused.
 --
--- USES clock settle
+-- USES clock levels
 local ready, lease = KEYS[1], KEYS[2]
 local due, oldest = 0, nil
 for level = 0, 9 * LEVEL, LEVEL do

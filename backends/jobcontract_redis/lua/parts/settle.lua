@@ -1,5 +1,4 @@
 -- How a job goes back to ready, or dies. What never changes of a job stands in the first line of its body.
-local LEVEL = 4398046511104 -- 2^42: one priority's share of the scores, in milliseconds until the year 2109
 
 -- Priority and max_attempts, or nil when the body is gone.
 local function limits(prefix, id)
