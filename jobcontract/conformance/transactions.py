@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from functools import partial
 
 import pytest
@@ -17,8 +17,9 @@ from jobcontract.conformance.selection import lacks, needs
 from jobcontract.conformance.store import Store, ids_of, job, jobs
 from jobcontract.conformance.wait import Waiter
 from jobcontract.contract import Job, Registration
-from jobcontract.errors import JobContractError, Unsupported
+from jobcontract.errors import JobContractError, StoreError, Unsupported
 
+Open = Callable[[], AbstractContextManager[object]]
 OpenAsync = Callable[[], AbstractAsyncContextManager[object]]
 KEY = "document 7:v3"
 
@@ -108,27 +109,33 @@ class TransactionsChapter(Chapter):
             key = f"{KEY}:{number}"
             first, second = job(idempotency_key=key), job(idempotency_key=key)
             register = partial(store.register, second, client=store.another_client())
-            answers: list[Registration | BaseException] = []
-
-            waiting = threading.Thread(target=_answer_into, args=(answers, register), daemon=True)
             with _telling(kind):
-                try:
-                    with begin() as connection:
-                        store.backend.register(first, connection=connection)
-                        waiting.start()
-                        waiting.join(
-                            0.2
-                        )  # the longer it may take, the more an answer given too early is seen
-                        assert answers == [], "answered while the first transaction was still open"
-                        if not commits:
-                            raise ApplicationError
-                except ApplicationError:
-                    pass
-                waiting.join(store.harness.patience.total_seconds())
-                (answer,) = answers
+                answer = _answer_to_the_second(store, begin, first, commits, register)
                 assert isinstance(answer, Registration), f"raised {answer!r}"
                 winner = first if commits else second
                 assert (answer.job_id, answer.created) == (winner.id, not commits)
+                assert ids_of(store.claim_all(1)) == [str(winner.id)]
+                assert store.claim(10) == []
+
+    @needs("transactions", "deduplication")
+    @pytest.mark.parametrize("commits", [True, False], ids=["commits", "rolls back"])
+    def test_of_two_transactions_with_one_key_the_second_waits(self, store: Store, commits: bool) -> None:
+        for number, (kind, begin) in enumerate(store.transactions().items()):
+            key = f"{KEY}:{number}"
+            first, second = job(idempotency_key=key), job(idempotency_key=key)
+
+            def register(begin: Open = begin, second: Job = second) -> list[Registration]:
+                with begin() as connection:
+                    return [store.backend.register(second, connection=connection)]
+
+            with _telling(kind):
+                answer = _answer_to_the_second(store, begin, first, commits, register)
+                winner = first if commits else second
+                if isinstance(answer, Registration):
+                    assert (answer.job_id, answer.created) == (winner.id, not commits)
+                else:  # what a transaction is told whose snapshot is older than the other's commit
+                    assert commits, f"raised {answer!r}"
+                    assert isinstance(answer, StoreError), f"raised {answer!r}"
                 assert ids_of(store.claim_all(1)) == [str(winner.id)]
                 assert store.claim(10) == []
 
@@ -179,13 +186,29 @@ async def _commit_and_roll_back(store: Store, begin: OpenAsync, committed: Job, 
             raise ApplicationError
 
 
-def _answer_into(
-    answers: list[Registration | BaseException], register: Callable[[], list[Registration]]
-) -> None:
-    try:
-        answers += register()
-    except BaseException as error:
-        answers.append(error)
+def _answer_to_the_second(
+    store: Store, begin: Open, first: Job, commits: bool, register: Callable[[], list[Registration]]
+) -> Registration | BaseException:
+    """What `register` answers, in a thread of its own, while `first` is not committed yet."""
+    answers: list[Registration | BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.extend(register())
+        except BaseException as error:
+            answers.append(error)
+
+    waiting = threading.Thread(target=run, daemon=True)
+    with suppress(ApplicationError), begin() as connection:
+        store.backend.register(first, connection=connection)
+        waiting.start()
+        waiting.join(0.2)  # the longer this is, the surer an answer that is given too early is seen
+        assert answers == [], f"answered while the first transaction was still open: {answers}"
+        if not commits:
+            raise ApplicationError
+    waiting.join(store.harness.patience.total_seconds())
+    assert answers, "never answered"
+    return answers[0]
 
 
 @contextmanager

@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, ClassVar
 
-from jobcontract_sqlite import SQLiteDriver, SQLiteOptions
+from jobcontract_sqlite import SQLiteDriver, SQLiteFileDriver, SQLiteOptions
 from jobcontract_sqlite.memory import MemoryConnection
+from jobcontract_sqlite.pool import FileConnections
 
 from jobcontract.config import StoreSettings
 from jobcontract.conformance import Harness
@@ -31,6 +33,8 @@ from jobcontract.contract import (
     Registration,
     Rescued,
     State,
+    Statement,
+    Steps,
     StoredJob,
     Verdict,
 )
@@ -372,6 +376,24 @@ class AllOrNothing(Sound):
 class RescuesAllAtOnce(Sound):
     def rescue(self, limit: int) -> Rescued:
         return super().rescue(1000)
+
+
+# Transactions ---------------------------------------------------------------------------------------------
+
+
+class CommitsByItself(SQLiteFileDriver):
+    """Writes on a connection of its own, whatever the caller gave it."""
+
+    def __init__(self, url: str) -> None:
+        parsed = StoreURL.parse(url)
+        settings = StoreSettings("broken", parsed)
+        options = settings.read_options(SQLiteOptions)
+        super().__init__(FileConnections(Path(parsed.path[1:]), options), options)
+
+    def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
+        answers = self.register(records)
+        yield Statement("SELECT 1", ())
+        return answers
 
 
 # Doors ----------------------------------------------------------------------------------------------------

@@ -72,6 +72,28 @@ def test_a_fault_is_seen(pytester: pytest.Pytester, variant: str) -> None:
     assert {name: found.outcomes.get(name) for name in names} == dict.fromkeys(names, "failed")
 
 
+def test_a_job_that_commits_by_itself_is_seen(pytester: pytest.Pytester) -> None:
+    name = "test_a_rolled_back_transaction_leaves_no_job_and_no_key"
+    source = """
+import pytest
+from jobcontract.conformance import ConformanceSuite
+from tests.conformance.broken import CommitsByItself
+from tests.conformance.test_sqlite import FileHarness
+
+class BrokenHarness(FileHarness):
+    def connect(self, url):
+        return CommitsByItself(url)
+
+class TestBroken(ConformanceSuite):
+    @pytest.fixture
+    def harness(self, tmp_path):
+        return BrokenHarness(tmp_path)
+"""
+    found = run(pytester, source, "-k", name)
+    assert found.outcomes == {name: "failed"}
+    assert "with a connection of kind 'SQLite'" in found.output
+
+
 @pytest.mark.parametrize("variant", SEEN_BY_THE_MODEL)
 def test_a_fault_is_seen_by_made_up_histories(variant: str) -> None:
     class Machine(DriverMachine):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -15,10 +16,21 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from jobcontract.conformance import AsyncTransactions, ConformanceSuite, Harness, Transactions
 from jobcontract.conformance.harness import NotOffered
+from jobcontract.contract import Driver
 from jobcontract.url import StoreURL
-from tests.connections.callers import POSTGRES, Caller, Psycopg
+from tests.conformance.transactions import transactions_of
+from tests.connections.callers import POSTGRES, Psycopg
 from tests.servers.pgbouncer import PgBouncerServer
 from tests.servers.postgres import PostgresServer
+
+
+class RepeatableRead(Psycopg):
+    """psycopg's Connection under the isolation level that sees nothing of what others commit meanwhile."""
+
+    def begin(self) -> psycopg.Connection[Any]:
+        connection = super().begin()
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        return connection
 
 
 class PostgresHarness(Harness):
@@ -36,13 +48,20 @@ class PostgresHarness(Harness):
             connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(_schema(url)))
 
     def transactions(self, url: str) -> Transactions:
-        return {str(kind): partial(_transaction, kind, url) for kind in POSTGRES}
+        return transactions_of((*POSTGRES, RepeatableRead), url)
 
     def async_transactions(self, url: str) -> AsyncTransactions:
         return {
             "psycopg": partial(_psycopg_transaction, url),
             "SQLAlchemy": partial(_sqlalchemy_transaction, url),
         }
+
+    def disconnect(self, driver: Driver) -> None:
+        with self.server.connect() as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
 
     def corrupt(self, url: str, job_id: str, input_ref: str) -> None:
         update = sql.SQL("UPDATE {}.live_jobs SET input_ref = %s WHERE id = %s").format(_schema(url))
@@ -67,19 +86,6 @@ class TestBehindPgBouncer(ConformanceSuite):
 
 def _schema(url: str) -> sql.Identifier:
     return sql.Identifier(StoreURL.parse(url).query["schema"])
-
-
-@contextmanager
-def _transaction(kind: Callable[[str], Caller], url: str) -> Generator[object]:
-    caller = kind(url)
-    with closing(caller):
-        connection = caller.begin()
-        try:
-            yield connection
-        except BaseException:
-            caller.rollback()
-            raise
-        caller.commit()
 
 
 @asynccontextmanager

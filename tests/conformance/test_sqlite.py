@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator
-from contextlib import closing, contextmanager
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from jobcontract.conformance import ConformanceSuite, Harness, Transactions
+from tests.conformance.transactions import transactions_of
+from tests.connections.callers import SQLITE
 
 
 class MemoryHarness(Harness):
@@ -33,21 +33,11 @@ class FileHarness(Harness):
         return f"sqlite:///{self.directory / uuid4().hex}.db"
 
     def transactions(self, url: str) -> Transactions:
-        return {"sqlite3": partial(_transaction, url)}
+        return transactions_of(SQLITE, url)
 
     def corrupt(self, url: str, job_id: str, input_ref: str) -> None:
-        with closing(_connect(url)) as connection, connection:
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
             connection.execute("UPDATE jobcontract_jobs SET input_ref = ? WHERE id = ?", (input_ref, job_id))
-
-
-def _connect(url: str) -> sqlite3.Connection:
-    return sqlite3.connect(url.removeprefix("sqlite:///"))
-
-
-@contextmanager
-def _transaction(url: str) -> Generator[sqlite3.Connection]:
-    with closing(_connect(url)) as connection, connection:
-        yield connection
 
 
 class TestMemory(ConformanceSuite):
