@@ -24,10 +24,10 @@ from jobcontract.demo.run import run_demo, table
 def demo(documents: Path | None, as_json: bool) -> None:
     """Run the main job on real input, and kill a worker in the middle.
 
-    Every text file below a folder becomes a row and a job in one transaction. Two worker processes extract its
-    terms and write one result each; one of them is killed with -9. The last line counts what was lost and what
-    was doubled. It runs on a private PostgreSQL (or on SQLite, where the embedded server has no build), and
-    leaves nothing behind.
+    Every text file below a folder becomes a row and a job in one transaction. Two worker processes extract
+    its terms and write one result each; one of them is killed with -9. The last line counts what was lost and
+    what was doubled. It runs on a private PostgreSQL (or on SQLite, where the embedded server has no build),
+    and leaves nothing behind.
     """
     console = Console(stderr=as_json)
     folder = documents or default_folder()
