@@ -23,9 +23,12 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeVar, cast
 
 from jobcontract.contract import Dialect, Row, Statement, Steps
-from jobcontract.errors import InvalidJob, JobContractError, StoreError, Unsupported
+from jobcontract.errors import InvalidJob, JobContractError, StoreError, StoreUnavailable, Unsupported
 
 Result = TypeVar("Result")
+
+TRY_AGAIN = frozenset({"40001", "40P01", "55P03"})
+"""PostgreSQL's serialization failure, deadlock and lock timeout: the next transaction may well succeed."""
 
 # The connections below belong to libraries that the core must not import, hence Any: what they are was
 # checked by name.
@@ -101,12 +104,13 @@ def bind(connection: object) -> BoundConnection:
 
     Raises `InvalidJob` (field ``connection``) when it is closed, has failed or has no transaction,
     `Unsupported` for a kind of connection that can't carry a job. May open SQLAlchemy's or Django's lazy
-    connection; otherwise does no I/O.
+    connection, and waits for what psycopg's pipeline mode has sent; otherwise does no I/O.
     """
     family = _family(connection)
     if family == "psycopg":
         if _is_async(connection):
             raise _refused("is asynchronous; use the same verb of jobcontract.aio and await it")
+        _synchronise(connection)
         _check_psycopg(connection)
         return _DBAPI("postgresql", connection)
     if family == "sqlite3":
@@ -129,6 +133,7 @@ async def bind_async(connection: object) -> AsyncBoundConnection:
     if not _is_async(connection):
         raise _refused("is synchronous; use the verb of the synchronous Backend")
     if family == "psycopg":
+        await _synchronise_async(connection)
         _check_psycopg(connection)
         return _AsyncPsycopg(connection)
     foreign: Foreign = connection
@@ -154,6 +159,8 @@ class _DBAPI:
             else:
                 cursor.row_factory = None
             cursor.execute(statement.sql, statement.parameters)
+            if self.dialect == "postgresql":
+                _synchronise(self._connection)
             return list(cursor.fetchall()) if cursor.description else []
         finally:
             cursor.close()
@@ -170,6 +177,7 @@ class _AsyncPsycopg:
         async with self._connection.cursor() as cursor:
             cursor.row_factory = _psycopg_tuples
             await cursor.execute(statement.sql, statement.parameters)
+            await _synchronise_async(self._connection)
             return list(await cursor.fetchall()) if cursor.description else []
 
 
@@ -207,6 +215,8 @@ def _bind_sqlalchemy(connection: Foreign) -> BoundConnection:
         if not connection.is_active:
             raise _refused("is a Session whose transaction has failed; roll it back first")
         connection = connection.connection()
+    if not hasattr(connection, "in_transaction"):  # an Engine, a Result, ...
+        raise Unsupported(_unknown(connection))
     if connection.closed:
         raise _refused("is closed")
     name, client = connection.dialect.name, connection.dialect.driver
@@ -220,12 +230,19 @@ def _bind_sqlalchemy(connection: Foreign) -> BoundConnection:
         )
     if not connection.in_transaction():
         connection.begin()  # what any statement on it would do by itself (autobegin)
-    isolation = (
-        connection.get_execution_options().get("isolation_level") or connection.default_isolation_level
-    )
-    if isolation == "AUTOCOMMIT":
+    if _commits_by_itself(connection):
         raise _refused(_AUTOCOMMIT)
     return _SQLAlchemy("postgresql" if name == "postgresql" else "sqlite", connection)
+
+
+def _commits_by_itself(connection: Foreign) -> bool:
+    """Whether SQLAlchemy's transaction is none at the client: its levels can be set on the engine, on the
+    connection and past both of them, and only the client's own connection knows them all.
+    """
+    client = connection.connection.driver_connection
+    if connection.dialect.name == "postgresql":
+        return bool(client.autocommit)
+    return client.isolation_level is None and not client.in_transaction
 
 
 def _bind_django(connection: Foreign) -> BoundConnection:
@@ -252,6 +269,25 @@ def _bind_django(connection: Foreign) -> BoundConnection:
 
 
 _AUTOCOMMIT = "is in autocommit mode without a transaction; open one, or leave `connection` out"
+
+
+def _synchronise(connection: Foreign) -> None:
+    """In psycopg's pipeline mode a statement has no result, and a transaction no status, before a sync: what
+    looks like an empty answer is one that is still on its way. Leaving a nested block syncs.
+    """
+    if _is_pipelined(connection):
+        with connection.pipeline():
+            pass
+
+
+async def _synchronise_async(connection: Foreign) -> None:
+    if _is_pipelined(connection):
+        async with connection.pipeline():
+            pass
+
+
+def _is_pipelined(connection: Foreign) -> bool:
+    return not connection.closed and connection.pgconn.pipeline_status != 0
 
 
 def _check_psycopg(connection: Foreign) -> None:
@@ -309,6 +345,7 @@ def _failed_in_callers_transaction(error: Exception) -> StoreError:
     # SQLAlchemy's text repeats the statement and its parameters, payload and all; the client's own error does
     # not.
     client: object = getattr(error, "orig", None) or error
-    return StoreError(
-        f"the job could not be written in the caller's transaction: {type(client).__name__}: {client}"
-    )
+    said = f"the job could not be written in the caller's transaction: {type(client).__name__}: {client}"
+    if getattr(client, "sqlstate", None) in TRY_AGAIN:
+        return StoreUnavailable(f"{said}; roll back and run the transaction again")
+    return StoreError(said)

@@ -29,13 +29,12 @@ import re
 from datetime import timedelta
 from typing import Protocol
 
-from jobcontract.connections import bind, run_steps
+from jobcontract.connections import TRY_AGAIN, bind, run_steps
 from jobcontract.contract import Dialect, Job, Statement, Steps
 from jobcontract.errors import ConfigError, InvalidJob, StoreError, StoreUnavailable
 
 DEFAULT_SCHEMA = "jobcontract"
 _SCHEMA = re.compile(r"[^\x00]{1,63}\Z")
-_TRY_AGAIN = frozenset({"40001", "40P01", "55P03"})  # serialization failure, deadlock, lock timeout
 _NO_TABLE = frozenset({"42P01", "3F000"})
 
 
@@ -188,7 +187,7 @@ def _translated(error: Exception, table: str) -> StoreError:
             "or create_effects_table(connection) once if it is your own"
         )
     # SQLite's primary result codes for a lock that was not given in time: 5 and 6.
-    if state in _TRY_AGAIN or getattr(client, "sqlite_errorcode", 0) & 0xFF in (5, 6):
+    if state in TRY_AGAIN or getattr(client, "sqlite_errorcode", 0) & 0xFF in (5, 6):
         return StoreUnavailable(
             f"{table} could not be written now: {client}; roll back and run the transaction again"
         )

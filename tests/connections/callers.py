@@ -114,6 +114,21 @@ class PsycopgBlock(Psycopg):
             raise psycopg.Rollback
 
 
+class PsycopgPipeline(Psycopg):
+    """psycopg in pipeline mode, where no statement has an answer before the next sync."""
+
+    def begin(self) -> psycopg.Connection[Any]:
+        connection = super().begin()
+        self.pipeline = contextlib.ExitStack()
+        self.pipeline.enter_context(connection.pipeline())
+        connection.execute("SELECT 'sent and not answered yet'")
+        return connection
+
+    def close(self) -> None:
+        self.pipeline.close()
+        super().close()
+
+
 class SQLite(Caller):
     """sqlite3's Connection with an explicit BEGIN, and a row factory of its own."""
 
@@ -219,6 +234,7 @@ class Django(Caller):
 POSTGRES: tuple[Callable[[str], Caller], ...] = (
     Psycopg,
     PsycopgBlock,
+    PsycopgPipeline,
     SQLAlchemyConnection,
     SQLAlchemySession,
     Django,

@@ -1,13 +1,15 @@
-"""`register(job, connection=...)`: the job commits or vanishes with the caller's transaction, of any library."""
+"""`register(job, connection=...)`: a job commits or vanishes with its caller's transaction (any library)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+import sqlalchemy
 
-from jobcontract import Backend, InvalidJob, Job, Unsupported, get_backend
+from jobcontract import Backend, InvalidJob, Job, StoreUnavailable, Unsupported, get_backend
 from tests.connections.callers import POSTGRES, SQLITE, Caller, Django, Psycopg, SQLAlchemyConnection, SQLite
 from tests.servers.postgres import PostgresServer
 
@@ -130,6 +132,46 @@ def test_sqlalchemy_autocommit_is_refused(backend: Backend, url: str) -> None:
 
 
 @pytest.mark.parametrize("store", ["postgres", "sqlite"])
+def test_an_engine_of_sqlalchemy_in_autocommit_is_refused_too(backend: Backend, url: str) -> None:
+    engine = sqlalchemy.create_engine(
+        SQLAlchemyConnection(url).sqlalchemy_url(), isolation_level="AUTOCOMMIT"
+    )
+    with engine.connect() as connection:
+        with pytest.raises(InvalidJob, match="autocommit mode without a transaction"):
+            backend.register(Job(kind="k"), connection=connection)
+        connection.rollback()
+    engine.dispose()
+    assert backend.claim() == []
+
+
+@pytest.mark.parametrize("store", ["postgres"])
+def test_a_pipeline_in_autocommit_without_a_transaction_is_refused(backend: Backend, url: str) -> None:
+    connection = psycopg.connect(**Psycopg(url).parts(), autocommit=True)
+    with connection.pipeline():
+        connection.execute("SELECT 1")
+        with pytest.raises(InvalidJob, match="autocommit mode without a transaction"):
+            backend.register(Job(kind="k"), connection=connection)
+    connection.close()
+    assert backend.claim() == []
+
+
+@pytest.mark.parametrize("store", ["postgres"])
+def test_a_key_that_came_after_the_callers_snapshot_asks_for_another_try(backend: Backend, url: str) -> None:
+    caller = Psycopg(url)
+    connection = caller.begin()
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.execute("SELECT 'the snapshot is taken'")
+    first = backend.register(Job(kind="k", idempotency_key="key"))
+    with pytest.raises(StoreUnavailable, match="roll back and run the transaction again"):
+        backend.register(Job(kind="k", idempotency_key="key"), connection=connection)
+    caller.rollback()
+    assert (
+        backend.register(Job(kind="k", idempotency_key="key"), connection=connection).job_id == first.job_id
+    )
+    caller.close()
+
+
+@pytest.mark.parametrize("store", ["postgres", "sqlite"])
 def test_django_without_atomic_is_refused(backend: Backend, url: str) -> None:
     caller = Django(url)
     with pytest.raises(InvalidJob, match="has no transaction; call it inside"):
@@ -165,7 +207,9 @@ def test_a_connection_of_another_database_kind_is_refused(backend: Backend, tmp_
 
 
 @pytest.mark.parametrize("store", ["sqlite"])
-@pytest.mark.parametrize("connection", [object(), "postgresql://app@db/app", 7])
+@pytest.mark.parametrize(
+    "connection", [object(), "postgresql://app@db/app", 7, sqlalchemy.create_engine("sqlite://")]
+)
 def test_what_is_no_connection_is_refused(backend: Backend, connection: object) -> None:
     with pytest.raises(
         Unsupported, match="can't carry a job; pass a psycopg 3, SQLAlchemy, Django or sqlite3"

@@ -35,6 +35,17 @@ async def psycopg_transaction(url: str) -> AsyncGenerator[object]:
 
 
 @asynccontextmanager
+async def psycopg_pipeline(url: str) -> AsyncGenerator[object]:
+    """psycopg's AsyncConnection in pipeline mode, where no statement has an answer before the next sync."""
+    async with (
+        await psycopg.AsyncConnection.connect(**Psycopg(url).parts(), autocommit=True) as connection,
+        connection.pipeline(),
+        connection.transaction(),
+    ):
+        yield connection
+
+
+@asynccontextmanager
 async def sqlalchemy_connection(url: str) -> AsyncGenerator[object]:
     """SQLAlchemy's AsyncConnection."""
     engine = sqlalchemy.ext.asyncio.create_async_engine(Psycopg(url).sqlalchemy_url(asynchronous=True))
@@ -56,7 +67,9 @@ async def sqlalchemy_session(url: str) -> AsyncGenerator[object]:
         await engine.dispose()
 
 
-@pytest.mark.parametrize("begin", [psycopg_transaction, sqlalchemy_connection, sqlalchemy_session])
+@pytest.mark.parametrize(
+    "begin", [psycopg_transaction, psycopg_pipeline, sqlalchemy_connection, sqlalchemy_session]
+)
 def test_once_is_awaited_in_the_callers_transaction(url: str, installed: None, begin: Begin) -> None:
     async def run() -> list[bool]:
         answers: list[bool] = []
