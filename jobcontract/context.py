@@ -110,7 +110,7 @@ class JobContext:
 
     @property
     def job(self) -> Job:
-        """The job that runs. With it, a context serves wherever a claim does: ``once(connection, context)``."""
+        """The job that runs. With it a context serves where a claim does: ``once(connection, context)``."""
         return self.claim.job
 
     @property

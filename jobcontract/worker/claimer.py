@@ -13,6 +13,7 @@ from datetime import timedelta
 from jobcontract.backend import Backend
 from jobcontract.context import JobContext
 from jobcontract.contract import Claim, ConnectionLease
+from jobcontract.errors import Unsupported
 from jobcontract.execute import Outcome, Released, unknown_kind
 from jobcontract.handlers import Handler, Handlers
 from jobcontract.worker.buffer import Buffer
@@ -112,7 +113,13 @@ class Claimer:
         limits = self._backend.capabilities.lease
         if isinstance(limits, ConnectionLease):
             return limits.longest
-        return min([self._options.lease, *(one.lease for one in self._handlers if one.lease is not None)])
+        leases = [self._options.lease, *(one.lease for one in self._handlers if one.lease is not None)]
+        if max(leases) > limits.longest or min(leases) < limits.shortest:
+            raise Unsupported(
+                f"backend {self._backend.name} gives leases from {limits.shortest} to {limits.longest}; "
+                f"the worker and its handlers ask for {min(leases)} to {max(leases)}"
+            )
+        return min(leases)
 
     def _place(self, claims: Sequence[Claim], asked_at: float, claimed_for: timedelta) -> None:
         now = time.monotonic()

@@ -104,7 +104,6 @@ class EventLoop:
     def _run_loop(self) -> None:
         loop = self._loop
         assert loop is not None
-        asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
             loop.run_until_complete(loop.shutdown_asyncgens())

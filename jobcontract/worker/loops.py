@@ -25,12 +25,22 @@ class Loop(threading.Thread):
     No exception ends it: a supervisor thread that dies of a long outage is a worker that looks alive.
     """
 
-    def __init__(self, verb: str, turn: Turn, health: StoreHealth, patience: Backoff = PATIENCE) -> None:
+    def __init__(
+        self,
+        verb: str,
+        turn: Turn,
+        health: StoreHealth,
+        *,
+        patience: Backoff = PATIENCE,
+        prepare: Callable[[], None] | None = None,
+    ) -> None:
+        """`prepare` is called once, in the thread, before the first turn; it raises nothing."""
         super().__init__(name=f"jobcontract-{verb}", daemon=True)
         self._verb = verb
         self._turn = turn
         self._health = health
         self._patience = patience
+        self._prepare = prepare
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -43,6 +53,8 @@ class Loop(threading.Thread):
         return self._stopping.is_set()
 
     def run(self) -> None:
+        if self._prepare is not None:
+            self._prepare()
         failures = 0
         while not self._stopping.is_set():
             try:

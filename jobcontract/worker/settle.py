@@ -68,10 +68,12 @@ class Settler:
         self._arrived = threading.Event()
         self._closing = threading.Event()
         self._give_up_at: float | None = None
+        self._prepare: Callable[[], None] | None = None
         self._thread = threading.Thread(target=self._run, name="jobcontract-settle", daemon=True)
 
-    def start(self) -> None:
-        """Begin."""
+    def start(self, prepare: Callable[[], None]) -> None:
+        """Begin. `prepare` is called once, in the thread, before anything is sent; it raises nothing."""
+        self._prepare = prepare
         self._thread.start()
 
     def put(self, hold: Hold, outcome: Outcome) -> None:
@@ -96,6 +98,8 @@ class Settler:
         return not self._inbox and not self._pending
 
     def _run(self) -> None:
+        if self._prepare is not None:
+            self._prepare()
         failures = 0
         while True:
             if failures:

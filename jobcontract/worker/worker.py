@@ -22,11 +22,12 @@ import signal
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from enum import Enum, auto
 from itertools import count
 from types import FrameType
+from uuid import UUID
 
 from jobcontract.backend import Backend
 from jobcontract.context import SHUTDOWN
@@ -48,8 +49,13 @@ from jobcontract.worker.watcher import Watcher
 
 log = logging.getLogger("jobcontract.worker")
 
+_NOBODY = UUID(int=0)
 _LAST_WORDS = 1.0
 """Seconds that cancelled handlers get to return before their jobs are released."""
+_TIDY = 1.0
+"""Seconds to wait for threads that may hang in a call to a silent store. They hold nothing any more, and end
+with the process.
+"""
 LONGEST_DEAFNESS = 0.5
 """Seconds that the main thread blocks at a time. A signal that comes right before it blocks interrupts
 nothing: Python runs its handler when the thread comes back.
@@ -103,11 +109,12 @@ class Worker:
             on_put=self._hands.reinforce,
             on_drained=lambda: self._orders.put(_Order.DRAINED),
         )
-        self._claim_loop = Loop("claim", self._claim_turn, self._health)
-        self._rescue_loop = Loop("rescue", rescuer.turn, self._health)
+        greet = self._greet
+        self._claim_loop = Loop("claim", self._claim_turn, self._health, prepare=greet)
+        self._rescue_loop = Loop("rescue", rescuer.turn, self._health, prepare=greet)
         self._keepers = [
-            Loop("renew", renewer.turn, self._health, renewer.patience),
-            Loop("renew", renewer.turn, self._health, renewer.patience),
+            Loop("renew", renewer.turn, self._health, patience=renewer.patience, prepare=greet),
+            Loop("renew", renewer.turn, self._health, patience=renewer.patience, prepare=greet),
             Loop("watch", watcher.turn, self._health),
         ]
 
@@ -131,7 +138,7 @@ class Worker:
         started = time.monotonic()
         with self._signals():
             self._say_started()
-            self._settler.start()
+            self._settler.start(self._greet)
             for loop in (*self._keepers, self._rescue_loop):
                 loop.start()
             if self._orders.empty():
@@ -166,6 +173,13 @@ class Worker:
             },
         )
 
+    def _greet(self) -> None:
+        """Have the store open a connection for this thread, while all of them ask at once: to open one to a
+        store that has become slow can take longer than a lease, and would then be in the way of a renewal.
+        """
+        with suppress(Exception):  # what is wrong will be met, and said, by the first turn
+            self._backend.get(_NOBODY)
+
     # -- Stopping ----------------------------------------------------------------------------------
 
     def _shut_down(self, *, at_once: bool) -> None:
@@ -193,8 +207,9 @@ class Worker:
         for loop in self._keepers:
             loop.stop()
         self._hands.close()
+        deadline = time.monotonic() + _TIDY
         for loop in (*self._keepers, self._rescue_loop):
-            loop.join(_FLUSH)
+            loop.join(max(0.0, deadline - time.monotonic()))
 
     def _let_finish(self, grace: float) -> bool:
         """Wait for the handlers, `grace` seconds at the longest. True when an order says to stop at once."""

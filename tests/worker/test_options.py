@@ -73,3 +73,11 @@ def test_what_the_store_finds_wrong_ends_the_worker(
         worker.join()
 
     assert state_of(memory, job) is State.READY
+
+
+def test_the_lease_of_a_kind_must_be_one_that_the_store_gives(memory: Backend, handlers: Handlers) -> None:
+    handlers.handler("job", lease="3000d")(nothing)
+
+    worker = RunningWorker(memory, handlers)
+    with pytest.raises(Unsupported, match=r"gives leases from .* ask for .* to 3000 days"), worker:
+        worker.join()
