@@ -12,7 +12,6 @@ from jobcontract.contract import (
     LOST,
     Capabilities,
     ClaimedRecord,
-    Dialect,
     Failure,
     JobRecord,
     Lease,
@@ -27,6 +26,7 @@ from jobcontract.contract import (
 from jobcontract_postgres.arrays import instants, lengths, plain, texts
 from jobcontract_postgres.capabilities import PRIORITIES, capabilities_from
 from jobcontract_postgres.doors import OperatorDoors
+from jobcontract_postgres.failures import find_client_error, from_statement
 from jobcontract_postgres.housekeeping import Housekeeping
 from jobcontract_postgres.listen import Listener
 from jobcontract_postgres.low_water import LowWater, Probes
@@ -36,14 +36,13 @@ from jobcontract_postgres.schema import Schema
 from jobcontract_postgres.server import Server
 from jobcontract_postgres.sessions import Sessions
 from jobcontract_postgres.statements import Statements
+from jobcontract_postgres.tables import HostedTables
 
 _INSTALL_DEADLINE = 300.0
 
 
-class PostgresDriver(OperatorDoors):
+class PostgresDriver(OperatorDoors, HostedTables):
     """One installation: a schema of a database. Making the object contacts nothing."""
-
-    dialect: Dialect = "postgresql"
 
     def __init__(self, settings: StoreSettings) -> None:
         options = settings.read_options(PostgresOptions)
@@ -80,8 +79,14 @@ class PostgresDriver(OperatorDoors):
                 return registrations
 
     def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
-        """As `JoinsTransactions.register_steps`."""
-        return register_steps(self._statements, records)
+        """As `JoinsTransactions.register_steps`. What the caller's client raises comes out as `StoreError`."""
+        try:
+            return (yield from register_steps(self._statements, records))
+        except Exception as error:
+            client_error = find_client_error(error)
+            if client_error is None:
+                raise
+            raise from_statement(client_error, "PostgreSQL on the caller's connection") from None
 
     def claim(self, queues: Sequence[str], limit: int, lease: timedelta) -> list[ClaimedRecord]:
         """As `Driver.claim`. An empty answer was read without the low-water hint."""

@@ -44,6 +44,14 @@ class DeadlineExceeded(psycopg.OperationalError):
     """The server did not answer within the deadline of the call."""
 
 
+def find_client_error(error: BaseException) -> psycopg.Error | None:
+    """psycopg's error in what another library made of it: SQLAlchemy keeps it as `orig`, Django as the cause."""
+    for candidate in (error, getattr(error, "orig", None), error.__cause__):
+        if isinstance(candidate, psycopg.Error):
+            return candidate
+    return None
+
+
 def is_missing_object(error: psycopg.Error) -> bool:
     """Whether a schema, table, column or function was not there: perhaps nobody ran `jobctl init`."""
     return error.sqlstate in _MISSING_OBJECT
@@ -54,21 +62,21 @@ def from_statement(error: psycopg.Error, where: str) -> StoreError:
     input.
     """
     if isinstance(error, DeadlineExceeded):
-        return StoreUnavailable(f"PostgreSQL at {where} {error}")
+        return StoreUnavailable(f"{where} {error}")
     code = error.sqlstate
     said = _one_line(error.diag.message_primary or str(error))
     if code is None:
         # The connection broke, or psycopg refused before it sent anything.
         lost = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
         kind = StoreUnavailable if lost else StoreError
-        return kind(f"the connection to PostgreSQL at {where} failed: {said}")
+        return kind(f"the connection to {where} failed: {said}")
     if code in _MISSING_OBJECT:
         return StoreError(
-            f"the jobcontract schema of PostgreSQL at {where} is missing or of another version ({said}); "
+            f"the jobcontract schema of {where} is missing or of another version ({said}); "
             "run `jobctl init`"
         )
     transient = code in _TRANSIENT or code[:2] in _TRANSIENT_CLASSES
-    return (StoreUnavailable if transient else StoreError)(f"PostgreSQL at {where} refused: {said} ({code})")
+    return (StoreUnavailable if transient else StoreError)(f"{where} refused: {said} ({code})")
 
 
 def from_connecting(error: psycopg.Error, where: str, password: str | None) -> StoreError:
@@ -77,9 +85,9 @@ def from_connecting(error: psycopg.Error, where: str, password: str | None) -> S
     if password:
         said = said.replace(password, "***")
     if not _LASTING.search(said):
-        return StoreUnavailable(f"can't connect to PostgreSQL at {where}: {said}")
+        return StoreUnavailable(f"can't connect to {where}: {said}")
     remedy = "; sslmode says how much TLS this store asks for" if _ABOUT_TLS.search(said) else ""
-    return StoreError(f"can't connect to PostgreSQL at {where}: {said}{remedy}")
+    return StoreError(f"can't connect to {where}: {said}{remedy}")
 
 
 def _one_line(text: str) -> str:

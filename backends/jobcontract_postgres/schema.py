@@ -62,7 +62,7 @@ class Schema:
 
     def check(self, version: int | None, where: str) -> None:
         """Raise `StoreError` unless a schema of `version` (None: there is none) fits this code."""
-        name = f"the schema {self._name!r} of PostgreSQL at {where}"
+        name = f"the schema {self._name!r} of {where}"
         if version is None:
             raise StoreError(f"{name} does not hold a jobcontract installation; run `jobctl init`")
         if version < VERSION:

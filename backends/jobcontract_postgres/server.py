@@ -36,7 +36,7 @@ class Server:
         self._parameters = _parameters(settings, options)
         self._warned = False
         self.where = _describe(settings, options)
-        """Hosts and database, for errors."""
+        """Hosts and database as people would say it, for errors."""
 
     def connect(self, seconds: float) -> Connection:
         """A new connection in autocommit mode, within `seconds`.
@@ -63,7 +63,7 @@ class Server:
             return
         self._warned = True
         warnings.warn(
-            f"the connection to PostgreSQL at {self.where} is not encrypted, and the server is not on this "
+            f"the connection to {self.where} is not encrypted, and the server is not on this "
             "machine; set sslmode=verify-full",
             stacklevel=2,
         )
@@ -72,7 +72,7 @@ class Server:
 def _describe(settings: StoreSettings, options: PostgresOptions) -> str:
     hosts = ",".join(map(str, settings.url.hosts)) or options.host or "the default host"
     database = settings.url.path.removeprefix("/")
-    return f"{hosts}, database {database!r}" if database else hosts
+    return f"PostgreSQL at {hosts}" + (f", database {database!r}" if database else "")
 
 
 def _parameters(settings: StoreSettings, options: PostgresOptions) -> dict[str, str | int]:

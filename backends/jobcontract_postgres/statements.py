@@ -45,6 +45,7 @@ class Statements:
         self.release = self._verb("release")
         self.rescue = self._verb("rescue")
         self.next_due = self._verb("next_due")
+        self.wake_topic = self._verb("wake_topic")
         self.watch = self._verb("watch")
         self.unwatch = self._verb("unwatch")
         self.get = self._verb("get")

@@ -1,0 +1,60 @@
+"""The side door `HostsTables`: tables of others in our schema, and transactions on our connections for them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from jobcontract.contract import Dialect, Row, Statement, Steps, Transaction
+from jobcontract_postgres.connection import Connection
+from jobcontract_postgres.sessions import Sessions
+from jobcontract_postgres.statements import Statements, query, quote
+
+
+class HostedTables:
+    """`HostsTables`."""
+
+    dialect: Dialect = "postgresql"
+    _sessions: Sessions
+    _statements: Statements
+
+    def table(self, name: str) -> str:
+        """As `HostsTables.table`."""
+        return f"{quote(self._statements.schema)}.{quote(name)}".replace("%", "%%")
+
+    @contextmanager
+    def transaction(self) -> Generator[Transaction]:
+        """As `HostsTables.transaction`."""
+        with self._sessions.session() as connection:
+            with connection.transaction():
+                try:
+                    yield _Open(connection, self._sessions.timeout)
+                finally:
+                    connection.expire_in(self._sessions.timeout)  # for the COMMIT or ROLLBACK
+
+    def joining_steps(self) -> Steps[None]:
+        """As `HostsTables.joining_steps`. Nothing to ask: in another database the tables are missing."""
+        yield from ()
+
+    def wake(self, topic: str) -> Statement | None:
+        """As `HostsTables.wake`."""
+        return Statement(self._statements.wake_topic, (topic,))
+
+
+class _Open:
+    """`Transaction`, with a deadline for each statement instead of one for all."""
+
+    dialect: Dialect = "postgresql"
+
+    def __init__(self, connection: Connection, seconds: float) -> None:
+        self._connection = connection
+        self._seconds = seconds
+
+    def run(self, statement: Statement) -> list[Row]:
+        """As `Transaction.run`."""
+        self._connection.expire_in(self._seconds)
+        # Without parameters it is DDL, most of the time, which is not worth a prepared statement.
+        cursor = self._connection.execute(
+            query(statement.sql), statement.parameters, prepare=bool(statement.parameters), binary=True
+        )
+        return cursor.fetchall() if cursor.description else []

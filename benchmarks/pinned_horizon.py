@@ -1,0 +1,97 @@
+"""How much of its rate a drain keeps while somebody holds an old snapshot.
+
+    python -m benchmarks.pinned_horizon [--churn 200000] [--jobs 10000] [--rounds 5]
+
+A report, a backup or a forgotten transaction keeps dead rows from being removed. Whatever a queue claims then
+leaves an entry in the index of ready jobs that later claims walk over, and the rate falls with every job that
+was ever done since.
+
+Two databases of one private server, drained in turns with batches of 100:
+
+- *fresh*: nothing holds it, and it is vacuumed after each round.
+- *pinned*: a session has held a snapshot since before `--churn` jobs were registered, claimed and completed.
+
+The figure to look at is the ratio of the two. Absolute rates tell about the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import time
+from collections.abc import Generator
+from datetime import timedelta
+
+from jobcontract_postgres import open_driver
+
+from jobcontract import Job
+from jobcontract.config import StoreSettings
+from jobcontract.contract import Driver, Installation
+from jobcontract.url import StoreURL
+from tests.servers.postgres import PostgresServer
+
+BATCH = 100
+BULK = 1000
+REQUIRED = 0.85
+QUEUES = ("default",)
+LEASE = timedelta(minutes=2)
+
+
+def main() -> None:
+    """Run the rounds and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--churn", type=int, default=200_000, help="jobs done before the first round")
+    parser.add_argument("--jobs", type=int, default=10_000, help="jobs drained per round and database")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    rates: dict[str, list[float]] = {"fresh": [], "pinned": []}
+    with PostgresServer() as server, contextlib.ExitStack() as stack:
+        drivers: dict[str, Driver] = {}
+        for name in rates:
+            server.create_database(name)
+            drivers[name] = stack.enter_context(installed(server.url(name)))
+        holder = stack.enter_context(server.connect("pinned", autocommit=False))
+        holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        holder.execute("SELECT 1")  # from here on the snapshot is held
+        for left in range(arguments.churn, 0, -arguments.jobs):
+            drain(drivers["pinned"], min(arguments.jobs, left))
+        for round_ in range(1, arguments.rounds + 1):
+            for name, driver in drivers.items():
+                seconds = drain(driver, arguments.jobs)
+                rates[name].append(arguments.jobs / seconds)
+                print(f"round {round_}: {name:<7} {rates[name][-1]:>9,.0f} jobs/s", flush=True)
+            with server.connect("fresh") as connection:
+                connection.execute("VACUUM")
+    ratio = statistics.median(rates["pinned"]) / statistics.median(rates["fresh"])
+    print(f"the drain keeps {ratio:.2f} of its fresh rate (at least {REQUIRED})")
+    if ratio < REQUIRED:
+        raise SystemExit("slower than it may be")
+
+
+def drain(driver: Driver, jobs: int) -> float:
+    """Register `jobs` jobs, then claim and complete all of them: the seconds of the latter."""
+    for start in range(0, jobs, BULK):
+        count = min(BULK, jobs - start)
+        driver.register([Job(kind="noop", input_ref={"document": n}).to_record() for n in range(count)])
+    done = 0
+    begun = time.perf_counter()
+    while claimed := driver.claim(QUEUES, BATCH, LEASE):
+        done += sum(verdict.applied for verdict in driver.complete([one.lease for one in claimed]))
+    seconds = time.perf_counter() - begun
+    assert done == jobs, f"{done} of {jobs} were completed"
+    return seconds
+
+
+@contextlib.contextmanager
+def installed(url: str) -> Generator[Driver]:
+    """A driver on an empty installation."""
+    driver = open_driver(StoreSettings("benchmark", StoreURL.parse(url)))
+    with contextlib.closing(driver):
+        assert isinstance(driver, Installation)
+        driver.install()
+        yield driver
+
+
+if __name__ == "__main__":
+    main()
