@@ -83,6 +83,7 @@ class EventLoop:
         self._on_free = on_free
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing = False
         self._tasks: set[asyncio.Task[Outcome]] = set()  # asyncio itself holds its tasks weakly only
 
     def start(self, hold: Hold) -> None:
@@ -97,6 +98,7 @@ class EventLoop:
     def close(self) -> None:
         """Cancel what runs, and stop. Returns at once."""
         with self._lock:
+            self._closing = True
             loop = self._loop
         if loop is not None:
             loop.call_soon_threadsafe(self._cancel_and_stop, loop)
@@ -105,7 +107,8 @@ class EventLoop:
         loop = self._loop
         assert loop is not None
         try:
-            loop.run_forever()
+            while not self._closing:
+                _run_until_stopped(loop)
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             loop.close()
@@ -143,6 +146,18 @@ class EventLoop:
             task.cancel()
         # Two turns later: the first delivers the cancellations.
         loop.call_soon(loop.call_soon, loop.stop)
+
+
+def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    """The loop belongs to all handlers, and one that stops it must not end the others.
+
+    asyncio lets `SystemExit` and `KeyboardInterrupt` of a task (one that a handler made, or `asyncio.gather`
+    for it) end the loop, after it has told whoever awaits that task.
+    """
+    try:
+        loop.run_forever()
+    except BaseException as error:
+        log.error("a task of an async handler raised %s; the event loop goes on", type(error).__name__)
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Outcome]) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -43,6 +45,57 @@ def test_every_job_runs_once_and_is_done(store: Backend, handlers: Handlers) -> 
     assert runs == Counter(range(300))
     assert (tally.completed, tally.failed, tally.lost) == (300, 0, 0)
     assert not any(one.ready + one.running + one.dead for one in store.stats())
+
+
+async def exit_in_a_task() -> None:
+    await asyncio.create_task(exit_now())
+
+
+async def exit_in_a_gathering() -> None:
+    await asyncio.gather(exit_now(), asyncio.sleep(0))
+
+
+async def exit_in_a_callback() -> None:
+    asyncio.get_running_loop().call_soon(sys.exit, "from a callback")
+    await asyncio.sleep(0)
+    raise ValueError("the callback has run")
+
+
+async def stop_the_loop() -> None:
+    asyncio.get_running_loop().stop()
+    raise ValueError("the loop is stopped")
+
+
+async def exit_now() -> None:
+    sys.exit("from a task")
+
+
+@pytest.mark.parametrize("harm", [exit_in_a_task, exit_in_a_gathering, exit_in_a_callback, stop_the_loop])
+def test_no_async_handler_ends_the_event_loop_of_the_others(
+    store: Backend, handlers: Handlers, harm: Callable[[], Awaitable[None]]
+) -> None:
+    begun, harmed = threading.Event(), threading.Event()
+
+    @handlers.handler("bystander")
+    async def bystand(input: dict[str, object]) -> None:
+        begun.set()
+        while not harmed.is_set():
+            await asyncio.sleep(0.01)
+
+    @handlers.handler("harmful", max_attempts=1)
+    async def do_harm(input: dict[str, object]) -> None:
+        await harm()
+
+    bystander, harmful, later = Job(kind="bystander"), Job(kind="harmful"), Job(kind="bystander")
+    with RunningWorker(store, handlers, replace(PROMPT, concurrency=4)):
+        store.register(bystander)
+        assert begun.wait(10)
+        store.register(harmful)
+        await_state(store, harmful, State.DEAD)
+        harmed.set()
+        store.register(later)
+        await_state(store, bystander, State.DONE)
+        await_state(store, later, State.DONE)
 
 
 def test_async_handlers_run_at_the_same_time(store: Backend, handlers: Handlers) -> None:
