@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 
+import pytest
+
 from jobcontract.conformance.chapter import Chapter
-from jobcontract.conformance.store import Store
+from jobcontract.conformance.store import NOTHING, QUEUE, Store, failure, job, jobs, leases_of
 from jobcontract.contract import (
     ConnectionLease,
     Deduplication,
@@ -63,6 +66,35 @@ class CapabilitiesChapter(Chapter):
         if isinstance(store.driver, Installation):
             assert store.driver.install(dry_run=True) == []
             assert store.driver.install() == []
+
+    def test_several_may_install_at_once(self, store: Store) -> None:
+        with store.another_store() as clients:
+            first = clients[0]
+            if not isinstance(first, Installation):
+                return
+            planned = first.install(dry_run=True)
+            assert planned, "a dry run on an empty store has steps"
+            assert first.install(dry_run=True) == planned, "a dry run changed the store"
+            store.at_once(*(client.install for client in clients if isinstance(client, Installation)))
+            assert [client.install() for client in clients if isinstance(client, Installation)] == [
+                [] for _ in clients
+            ]
+            record = job().to_record()
+            assert first.register([record])[0].created
+            assert [each.record.id for each in clients[-1].claim([QUEUE], 1, store.long_lease)] == [record.id]
+
+    def test_a_driver_does_not_log(self, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.DEBUG):
+            store.register(*jobs(3, max_attempts=1))
+            done, failed, released = leases_of(store.claim_all(3))
+            store.driver.complete([done])
+            store.driver.complete([done])
+            store.driver.fail([failure(failed, permanent=True)])
+            store.driver.release([released], NOTHING)
+            store.driver.wait([QUEUE], NOTHING)
+            store.rescue_all()
+        package = type(store.driver).__module__.partition(".")[0]
+        assert [each.getMessage() for each in caplog.records if each.name.partition(".")[0] == package] == []
 
     def test_closing_twice_is_fine(self, store: Store) -> None:
         client = store.another_client()

@@ -49,7 +49,7 @@ class Harness(ABC):
 
     @abstractmethod
     def create(self) -> str:
-        """The URL of a store that is empty and used by nobody else. Called for every test.
+        """The URL of a store that is empty and used by nobody else. Called for every test, by one twice.
 
         The suite installs it (`Installation`), if the driver has that door.
         """

@@ -13,6 +13,7 @@ from jobcontract.conformance.chapter import Chapter
 from jobcontract.conformance.selection import needs
 from jobcontract.conformance.store import HOUR, NOTHING, Store, failure, ids_of, job, jobs
 from jobcontract.contract import LOST, Driver, Lease, State, Verdict
+from jobcontract.errors import Unsupported
 
 VERBS: dict[str, Callable[[Driver, Lease], Verdict]] = {
     "complete": lambda driver, lease: driver.complete([lease])[0],
@@ -158,6 +159,15 @@ class LeaseChapter(Chapter):
         assert store.pruning.prune(NOTHING, {State.DONE}, 10) == 1
         _assert_lost(verb(store.driver, lease))
         store.assert_nothing_left()
+
+    @needs("timed_lease")
+    def test_a_lease_beyond_the_limits_is_refused(self, store: Store) -> None:
+        store.register(job())
+        limits = store.capabilities.lease
+        for length in (limits.longest + timedelta(microseconds=1), store.shortest_lease / 2):
+            with pytest.raises(Unsupported, match="lease"):
+                store.backend.claim(lease=length)
+        assert store.claim_one().lease.attempt == 1
 
     # Extending --------------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -88,6 +88,19 @@ class Store:
         client = self.harness.connect(self.url)
         self._clients.append(client)
         return client
+
+    @contextmanager
+    def another_store(self) -> Generator[list[Driver]]:
+        """Four clients of a second store, which is not installed; one where there can only be one."""
+        url = self.harness.create()
+        clients: list[Driver] = []
+        try:
+            clients += [self.harness.connect(url) for _ in range(4 if self.harness.several_clients else 1)]
+            yield clients
+        finally:
+            for client in clients:
+                client.close()
+            self.harness.destroy(url)
 
     def client_clock(self, by: timedelta) -> AbstractContextManager[None]:
         """As if the clock of this process, and so of each client in it, were off by `by`."""
