@@ -2,7 +2,7 @@
 
 pika calls back; here a call is awaited, a channel or connection that went away is an exception in everybody
 who waits for it, and what pika keeps to itself (dropping a connection at once, a delivery that crosses a
-cancel) is reached by subclasses.
+cancel, sending frames that are encoded already) is reached by subclasses.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ import pika.spec
 from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.adapters.utils.connection_workflow import AMQPConnectionWorkflowFailed, AMQPConnectorPhaseErrorBase
 
-# pika logs each failed connection as an error, and the caller is told of it anyway. Without a handler of the
-# application's own, such records would be printed to stderr.
-logging.getLogger("pika").addHandler(logging.NullHandler())
+from jobcontract_rabbitmq.frames import PublishEncoder
+
+# pika logs each failed connection several times, and each channel that the server closes, which is an answer
+# here. All of it is raised, and whoever catches it says it once. To hear pika too, set a level of its own.
+if (_pika_log := logging.getLogger("pika")).level == logging.NOTSET:
+    _pika_log.setLevel(logging.CRITICAL)
 
 Result = TypeVar("Result")
 OnDelivery = Callable[[int, Mapping[str, object], str | None, bytes], None]
@@ -95,15 +98,6 @@ class Endpoint:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Properties:
-    """What travels beside a body."""
-
-    message_id: str
-    type: str
-    headers: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
-
-
 class _PikaChannel(pika.channel.Channel):
     _cancelled: set[str]
 
@@ -114,9 +108,14 @@ class _PikaChannel(pika.channel.Channel):
 
 class _PikaConnection(AsyncioConnection):
     _terminate_stream: Callable[[Exception | None], None]
+    _output_marshaled_frames: Callable[[list[bytes]], None]
 
     def _create_channel(self, channel_number: int, on_open_callback: Any) -> _PikaChannel:
         return _PikaChannel(self, channel_number, on_open_callback)
+
+    def emit(self, frames: bytes) -> None:
+        """Whole frames, as they are."""
+        self._output_marshaled_frames([frames])
 
     def abort(self) -> None:
         """Drop the connection without asking the server. What was not sent yet is not sent."""
@@ -192,6 +191,16 @@ class Connection:
     def abort(self) -> None:
         """Drop it. What was not sent yet is not sent."""
         self._raw.abort()
+
+    @property
+    def frame_max(self) -> int:
+        """The largest frame, in bytes."""
+        return int(self._raw.params.frame_max)
+
+    def emit(self, frames: bytes) -> None:
+        """Send whole frames. Raises `ConnectionLost`."""
+        self.check()
+        self._raw.emit(frames)
 
     def _on_close(self, _: object, reason: BaseException) -> None:
         self.lost = _as_lost(reason)
@@ -333,21 +342,13 @@ class Channel:
         self._raw.add_on_return_callback(returned)
         await self._call(lambda done: self._raw.confirm_delivery(confirmed, callback=done))
 
-    def publish(self, exchange: str, key: str, body: bytes, properties: Properties) -> None:
-        """Send a persistent message, to be returned when no queue takes it."""
-        self._raw.basic_publish(
-            exchange,
-            key,
-            body,
-            pika.BasicProperties(
-                content_type="application/json",
-                delivery_mode=2,
-                message_id=properties.message_id,
-                type=properties.type,
-                headers=dict(properties.headers) or None,
-            ),
-            mandatory=True,
-        )
+    def encoder(self) -> PublishEncoder:
+        """What makes messages for `send`."""
+        return PublishEncoder(self._raw.channel_number, self.connection.frame_max)
+
+    def send(self, messages: bytes) -> None:
+        """Send what the encoder made. Each message is returned when no queue takes it."""
+        self.connection.emit(messages)
 
     async def close(self) -> None:
         """Close the channel: what it holds goes back to its queue."""

@@ -170,6 +170,12 @@ class RabbitDriver:
                 self._run("closing", self._close)
         self._io.close()
 
+    def disconnect(self) -> None:
+        """Drop both connections, as a network would: every lease is lost. The next call makes new ones. For
+        tests.
+        """
+        self._run("disconnecting", self._disconnect)
+
     def install(self, *, dry_run: bool = False) -> list[Step]:
         """Declare the topology."""
         return self._run("declaring the topology", lambda: self._install(dry_run))
@@ -303,6 +309,10 @@ class RabbitDriver:
         await self._intake.close()
         await self._consuming.close()
         await self._publishing.close()
+
+    async def _disconnect(self) -> None:
+        self._consuming.abort()
+        self._publishing.abort()
 
     # -- The mechanism -------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ class Intake:
         self._topology = topology
         self._give_back = give_back
         self._taps: dict[Address, Tap] = {}
+        self._by_epoch: dict[str, Tap] = {}
         self._filling = asyncio.Lock()
         self._allowance = 0
         self._waited_for: Counter[str] = Counter()
@@ -106,17 +107,14 @@ class Intake:
         return self._allowance - sum(tap.free + len(tap.buffer) for tap in self._taps.values())
 
     def settled(self, count: int) -> None:
-        """So many claimed jobs are settled: as many hands are free."""
+        """So many claimed jobs are settled: as many hands are free, and their credit is too."""
         self._allowance += count
+        self._sweep_soon()
 
-    def claimed(self, token: str, job_id: str, queue: str) -> Delivery | None:
+    def claimed(self, token: str, job_id: str) -> Delivery | None:
         """The delivery that `token` is current for."""
-        for address in self._topology.addresses(queue):
-            tap = self._taps.get(address)
-            delivery = tap.claimed(token, job_id) if tap is not None else None
-            if delivery is not None:
-                return delivery
-        return None
+        tap = self._by_epoch.get(token.partition(".")[0])
+        return None if tap is None else tap.claimed(token, job_id)
 
     # -- Waits ---------------------------------------------------------------------------------------
 
@@ -166,6 +164,7 @@ class Intake:
             return any(tap.buffer for tap in taps)
 
     def _on_arrival(self) -> None:
+        self._sweep_soon()
         if not self._waiters:
             return
         for waiter in self._waiters:
@@ -246,7 +245,7 @@ class Intake:
         tap = self._taps.get(address)
         if tap is None:
             name = self._topology.ready_queue(address)
-            tap = self._taps[address] = Tap(self._link, address, name, self._on_arrival)
+            tap = self._taps[address] = Tap(self._link, address, name, self._by_epoch, self._on_arrival)
         return tap
 
 

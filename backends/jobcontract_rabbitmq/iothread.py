@@ -43,7 +43,8 @@ class IOThread:
                 return await operation()
 
         with self._lock:  # so that it is submitted before `close` stops the loop, or refused
-            future = asyncio.run_coroutine_threadsafe(bounded(), self._running())
+            loop = self._running()
+            future = asyncio.run_coroutine_threadsafe(bounded(), loop)
         try:
             return future.result(deadline + _SLACK)
         except TimeoutError:

@@ -16,16 +16,18 @@ All are absent where they would be 0 or empty.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from jobcontract.contract import JobRecord
 from jobcontract.records import Undecodable, from_envelope, to_envelope
-from jobcontract_rabbitmq.amqp import Properties
+from jobcontract_rabbitmq.frames import Properties
 from jobcontract_rabbitmq.topology import Route
 
+_INPUT, _HEADERS = ',"input_ref":', ',"headers":'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -54,6 +56,8 @@ class History:
     @classmethod
     def of(cls, headers: Mapping[str, object]) -> History:
         """As far as the headers can be read: they come from the broker, and anybody may have written them."""
+        if not headers:
+            return _NEW
         return cls(
             attempts=_count(headers.get("attempts")) + _count(headers.get("x-delivery-count")),
             refunded=_count(headers.get("refunded")),
@@ -64,7 +68,7 @@ class History:
 
     def claimed(self) -> History:
         """One more attempt."""
-        return replace(self, attempts=self.attempts + 1)
+        return History(self.attempts + 1, self.refunded, self.run_at, self.error, self.died_at)
 
     def headers(self) -> Mapping[str, str | int]:
         """For the next message of the job."""
@@ -80,6 +84,9 @@ class History:
         if self.died_at is not None:
             found["died_at"] = (self.died_at - _EPOCH) // _MILLISECOND
         return found
+
+
+_NEW = History()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +120,47 @@ def read(body: bytes, headers: Mapping[str, object], message_id: str | None, que
     """
     history = History.of(headers).claimed()
     try:
-        record = from_envelope(body)
+        record = _record(body)
     except Undecodable as error:
         return Reading(
             JobRecord(message_id or "", "", queue, 0, history.run_at, 1, None, None, str(error), None),
             history,
         )
     return Reading(record if history.run_at is None else record._replace(run_at=history.run_at), history)
+
+
+def _record(body: bytes) -> JobRecord:
+    """The record in an envelope, with the texts of input and headers as they stand there: what they hold is
+    read above the door. Raises `Undecodable`.
+    """
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise Undecodable("the envelope is not UTF-8") from None
+    # Neither mark can stand inside of a JSON string, where the quotes would be escaped. The first one follows
+    # plain values only; the second may come in the input and in the headers too, but what follows it is a
+    # JSON value in one place only.
+    start = text.find(_INPUT)
+    end = text.rfind(_HEADERS)
+    while 0 < start < end:
+        headers = text[end + len(_HEADERS) : -1]
+        if _is_json(headers):
+            record = from_envelope(f"{text[:start]}{_INPUT}{{}}{_HEADERS}null}}")
+            return record._replace(
+                input_ref=text[start + len(_INPUT) : end], headers=None if headers == "null" else headers
+            )
+        end = text.rfind(_HEADERS, 0, end)
+    return from_envelope(text)  # of another program, which spells JSON in another way
+
+
+def _is_json(text: str) -> bool:
+    if text == "null":
+        return True
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def first_message(record: JobRecord, route: Route, now: datetime) -> Message:

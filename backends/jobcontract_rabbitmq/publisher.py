@@ -11,8 +11,8 @@ from jobcontract_rabbitmq.amqp import Channel, ChannelClosed, ConnectionLost
 from jobcontract_rabbitmq.link import Link
 from jobcontract_rabbitmq.message import Message
 
-_ROUND = 64
-"""After so many messages the loop may send and receive."""
+_ROUND = 100
+"""How many messages are sent at a time. In between the loop may receive."""
 
 
 class Outcome(Enum):
@@ -94,18 +94,23 @@ class Publisher:
         return Published(batch.outcomes)
 
     async def _write(self, channel: Channel, messages: Sequence[Message], batch: _Batch) -> None:
-        connection, pending = channel.connection, self._pending
-        for position, message in enumerate(messages):
-            while len(pending) >= self._window or connection.blocked is not None:
+        pending, encode = self._pending, channel.encoder().encode
+        position = 0
+        while position < len(messages):
+            while len(pending) >= self._window or channel.connection.blocked is not None:
                 await self._until_room(channel)
             if channel.closed is not None:
                 raise channel.closed
-            self._number += 1
-            pending[self._number] = (batch, position, message)
-            batch.sent += 1
-            channel.publish(message.route.exchange, message.route.key, message.body, message.properties)
-            if position % _ROUND == _ROUND - 1:
-                await asyncio.sleep(0)
+            end = position + min(_ROUND, self._window - len(pending))
+            pieces: list[bytes] = []
+            for message in messages[position:end]:
+                pieces.append(encode(*message.route, message.body, message.properties))
+                self._number += 1
+                pending[self._number] = (batch, position, message)
+                position += 1
+            batch.sent = position
+            channel.send(b"".join(pieces))
+            await asyncio.sleep(0)
 
     async def _until_room(self, channel: Channel) -> None:
         if channel.connection.blocked is not None:

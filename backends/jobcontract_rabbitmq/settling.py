@@ -39,13 +39,13 @@ class Settling:
 
     async def complete(self, intake: Intake, leases: Sequence[Lease]) -> list[Verdict]:
         """Acknowledge. Raises `ChannelClosed` or `ConnectionLost` when nobody knows whether it arrived."""
-        found = [intake.claimed(lease.token, lease.job_id, lease.queue) for lease in leases]
+        found = [intake.claimed(lease.token, lease.job_id) for lease in leases]
         await _ack(intake, [delivery for delivery in found if delivery is not None])
         return [Verdict(True, State.DONE) if delivery is not None else LOST for delivery in found]
 
     def extend(self, intake: Intake, leases: Sequence[Lease]) -> list[Verdict]:
         """Whether they are held, and until when."""
-        found = [intake.claimed(lease.token, lease.job_id, lease.queue) for lease in leases]
+        found = [intake.claimed(lease.token, lease.job_id) for lease in leases]
         return [
             Verdict(True, State.RUNNING, delivery.expires_at) if delivery is not None else LOST
             for delivery in found
@@ -159,7 +159,7 @@ class Settling:
 
 
 def _claimed(intake: Intake, lease: Lease) -> tuple[Delivery | None, Reading | None]:
-    delivery = intake.claimed(lease.token, lease.job_id, lease.queue)
+    delivery = intake.claimed(lease.token, lease.job_id)
     return delivery, None if delivery is None else delivery.reading
 
 

@@ -95,7 +95,15 @@ class Tap:
     consumer_timeout, a queue that was deleted) loses no lease of another queue or priority.
     """
 
-    def __init__(self, link: Link, address: Address, name: str, on_arrival: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        address: Address,
+        name: str,
+        by_epoch: dict[str, Tap],
+        on_arrival: Callable[[], None],
+    ) -> None:
+        """`by_epoch` is where taps are found by the epoch of their present channel."""
         self.address = address
         self.name = name
         self.buffer: list[Delivery] = []
@@ -103,6 +111,7 @@ class Tap:
         self.asked_at = 0.0
         """When somebody last wanted something of it, by the monotonic clock."""
         self._link = link
+        self._by_epoch = by_epoch
         self._on_arrival = on_arrival
         self._session: _Session | None = None
         self._opening = asyncio.Lock()
@@ -132,11 +141,6 @@ class Tap:
         if delivery is None or delivery.hand is not Hand.CLAIM or delivery.reading is None:
             return None
         return delivery if delivery.reading.record.id == job_id else None
-
-    @property
-    def epoch(self) -> str | None:
-        """The present channel's name in tokens."""
-        return None if self._session is None else self._session.epoch
 
     async def count_ready(self) -> int:
         """How many messages are nobody's now. What was already on its way to us is in the buffer afterwards.
@@ -260,6 +264,7 @@ class Tap:
             if session is None or session.channel.connection is not connection:
                 channel = await connection.channel()
                 session = self._session = _Session(channel)
+                self._by_epoch[session.epoch] = self
                 channel.on_closed = lambda _: self._end(session)
                 channel.on_cancelled = lambda tag: self._end_consumer(session, tag)
                 if channel.closed is not None:
@@ -287,6 +292,7 @@ class Tap:
         self._lose(session.unsettled.values())
         session.unsettled.clear()
         session.consumers.clear()
+        self._by_epoch.pop(session.epoch, None)
         if self._session is session:
             self._session = None
 
