@@ -57,6 +57,8 @@ class StoreSettings:
     name: str
     url: StoreURL
     options: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
+    outbox: str | None = None
+    """The name of the SQL backend whose database holds the outbox in front of this store, if there is one."""
 
     def read_options(self, model: type[Options]) -> Options:
         """The options of the table and of the URL's query as `model`. Raises `ConfigError` for unknown,
@@ -73,16 +75,22 @@ class StoreSettings:
             raise ConfigError(f"backend {self.name!r}: {_sentence(error, model.model_fields)}") from None
 
 
+StoreName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,62}\z")]
+
+
 class BackendTable(BaseModel):
     """``[backends.NAME]``: the URL, and the driver's own options."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     url: SecretStr
+    outbox: StoreName | None = None
+    """The SQL backend through which jobs are registered: they commit there, and `jobctl relay` publishes them.
+    """
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
         """Without the options: among them may be a password."""
-        return [("url", self.url)]
+        return [("url", self.url), ("outbox", self.outbox)]
 
 
 class WorkerTable(BaseModel):
@@ -104,7 +112,21 @@ class WorkerTable(BaseModel):
     """How often, on average, this worker looks for expired leases."""
 
 
-StoreName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,62}\z")]
+class RelayTable(BaseModel):
+    """``[relay]``: how `jobctl relay` publishes what waits in an outbox."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    batch: Annotated[int, Field(ge=1, le=10_000)] = 500
+    """The most jobs that are taken, published and deleted in one transaction."""
+    attempts: Annotated[int, Field(ge=1, le=1000)] = 10
+    """How often a job that its target refuses is tried before it is parked."""
+    poll_interval: PositiveDuration = timedelta(seconds=2)
+    """How long an idle relay waits between looks when nothing wakes it."""
+    retention: PositiveDuration = timedelta(days=14)
+    """How long the outbox knows a job that was published, and holds its idempotency key."""
+
+
 _STORE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,62}\Z")
 
 
@@ -121,6 +143,7 @@ class Settings(BaseSettings):
     max_input_ref_bytes: Annotated[int, Field(ge=2, le=16 * 1024 * 1024)] = DEFAULT_INPUT_REF_BYTES
     """The largest `input_ref`, as JSON in bytes, that `register` takes."""
     worker: WorkerTable = WorkerTable()
+    relay: RelayTable = RelayTable()
     source: Path | None = Field(default=None, exclude=True)
     """The file the settings came from. Not a setting."""
 
@@ -148,7 +171,24 @@ class Settings(BaseSettings):
         if table is None:
             raise ConfigError(self._no_such_backend(name))
         url = _parse_url(f"backends.{name}.url", table.url.get_secret_value())
-        return StoreSettings(name=name, url=url, options=table.model_extra or {})
+        return StoreSettings(name=name, url=url, options=table.model_extra or {}, outbox=table.outbox)
+
+    def outbox_of(self, store: StoreSettings) -> StoreSettings | None:
+        """The store whose database holds the outbox in front of `store`; None when it has none.
+
+        Raises `ConfigError` when the name leads nowhere, or to a store that needs an outbox itself.
+        """
+        name = store.outbox
+        if name is None:
+            return None
+        where = f"backends.{store.name}.outbox"
+        if name == store.name:
+            raise ConfigError(f"{where}: a backend can't be its own outbox; name a PostgreSQL or SQLite one")
+        if name not in self.backends:
+            raise ConfigError(f"{where}: there is no backend {name!r}; {_nearest(name, self.backends)}")
+        if self.backends[name].outbox is not None:
+            raise ConfigError(f"{where}: {name!r} has an outbox itself; name a PostgreSQL or SQLite backend")
+        return self.store(name)
 
     def _no_such_backend(self, name: str) -> str:
         if not _STORE_NAME.match(name):  # perhaps a URL without its //, password and all
@@ -260,6 +300,8 @@ def _refuse_unknown_variables(variables: Mapping[str, str]) -> None:
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:
     if location[:1] == ("worker",) and len(location) > 1:
         return list(WorkerTable.model_fields)
+    if location[:1] == ("relay",) and len(location) > 1:
+        return list(RelayTable.model_fields)
     return [name for name in Settings.model_fields if name != "source"]
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar, cast
 
-from jobcontract.contract import Dialect, Row, Statement, Steps
+from jobcontract.contract import Dialect, Row, Statement, Steps, Transaction
 from jobcontract.errors import InvalidJob, JobContractError, StoreError, StoreUnavailable, Unsupported
 
 Result = TypeVar("Result")
@@ -35,27 +35,17 @@ TRY_AGAIN = frozenset({"40001", "40P01", "55P03"})
 Foreign = Any
 
 
-class BoundConnection(Protocol):
-    """A caller's open transaction on a synchronous connection."""
-
-    dialect: Dialect
-
-    def run(self, statement: Statement) -> list[Row]:
-        """The rows of `statement`, if it gives any. Raises what the client library raises."""
-        ...
-
-
 class AsyncBoundConnection(Protocol):
     """A caller's open transaction on an asynchronous connection."""
 
     dialect: Dialect
 
     async def run(self, statement: Statement) -> list[Row]:
-        """As `BoundConnection.run`, awaited."""
+        """As `Transaction.run`, awaited."""
         ...
 
 
-def run_steps(bound: BoundConnection, steps: Steps[Result]) -> Result:
+def run_steps(bound: Transaction, steps: Steps[Result]) -> Result:
     """Drive `steps` to their result on `bound`.
 
     What a statement raises is thrown into the generator, whose driver may know its meaning; otherwise it
@@ -99,7 +89,7 @@ async def run_steps_async(bound: AsyncBoundConnection, steps: Steps[Result]) -> 
         raise _failed_in_callers_transaction(error) from error
 
 
-def bind(connection: object) -> BoundConnection:
+def bind(connection: object) -> Transaction:
     """The open transaction of a synchronous `connection`.
 
     Raises `InvalidJob` (field ``connection``) when it is closed, has failed or has no transaction,
@@ -210,7 +200,7 @@ def _run_on_sqlalchemy(connection: Foreign, statement: Statement) -> list[Row]:
     return [tuple(row) for row in result.fetchall()] if result.returns_rows else []
 
 
-def _bind_sqlalchemy(connection: Foreign) -> BoundConnection:
+def _bind_sqlalchemy(connection: Foreign) -> Transaction:
     if hasattr(connection, "get_bind"):  # a Session: its connection, which begins its transaction
         if not connection.is_active:
             raise _refused("is a Session whose transaction has failed; roll it back first")
@@ -245,7 +235,7 @@ def _commits_by_itself(connection: Foreign) -> bool:
     return client.isolation_level is None and not client.in_transaction
 
 
-def _bind_django(connection: Foreign) -> BoundConnection:
+def _bind_django(connection: Foreign) -> Transaction:
     # django.db.connection is a proxy for the connection of the current thread.
     if connection.vendor not in ("postgresql", "sqlite"):
         raise Unsupported(

@@ -63,7 +63,23 @@ class Unsupported(JobContractError):
 
 
 class StoreError(JobContractError):
-    """The store refused the operation or failed in it. Whether it is worth a retry, the subclass tells."""
+    """The store refused the operation or failed in it. Whether it is worth a retry, the subclass tells.
+
+    `stored` and `refused` are the ids of jobs of a registration that failed for the others: those that are
+    stored all the same, and those that the store refused one by one (a queue that is missing, or full), so
+    that nothing is wrong with the connection or with the others. Both are empty when it can't tell.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        stored: frozenset[str] = frozenset(),
+        refused: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(message)
+        self.stored = stored
+        self.refused = refused
 
 
 class StoreUnavailable(StoreError):

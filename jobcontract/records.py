@@ -80,10 +80,46 @@ def to_envelope(record: JobRecord) -> str:
     return f'{text[:-1]},"input_ref":{record.input_ref},"headers":{record.headers or "null"}}}'
 
 
+_INPUT, _HEADERS = ',"input_ref":', ',"headers":'
+
+
 def from_envelope(text: str | bytes) -> JobRecord:
-    """The record in an envelope. Raises `Undecodable` for anything else, also for a version that is newer
-    than this code.
+    """The record in an envelope; in one of ours, with the texts of input and headers as they stand there:
+    what they hold, `decode` reads.
+
+    Raises `Undecodable` for anything else, also for a version that is newer than this code.
     """
+    try:
+        envelope = text if isinstance(text, str) else text.decode()
+    except UnicodeDecodeError:
+        raise Undecodable("the envelope is not JSON: it is not UTF-8") from None
+    # Neither mark can stand inside of a JSON string, where the quotes would be escaped. The first one follows
+    # plain values only; the second may come in the input and in the headers too, but what follows it is a
+    # JSON value in one place only.
+    start = envelope.find(_INPUT)
+    end = envelope.rfind(_HEADERS)
+    while 0 < start < end and envelope.endswith("}"):
+        headers = envelope[end + len(_HEADERS) : -1]
+        if _is_json(headers):
+            record = _from_json(f"{envelope[:start]}{_INPUT}{{}}{_HEADERS}null}}")
+            return record._replace(
+                input_ref=envelope[start + len(_INPUT) : end], headers=None if headers == "null" else headers
+            )
+        end = envelope.rfind(_HEADERS, 0, end)
+    return _from_json(envelope)  # of another program, which spells JSON in another way
+
+
+def _is_json(text: str) -> bool:
+    if text == "null":
+        return True
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _from_json(text: str) -> JobRecord:
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:

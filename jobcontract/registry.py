@@ -20,7 +20,12 @@ from jobcontract.errors import ConfigError, DriverNotInstalled
 ENTRY_POINT_GROUP = "jobcontract.drivers"
 _OWN_DRIVERS = "jobcontract_"
 
+OUTBOX_ENTRY_POINT_GROUP = "jobcontract.outbox"
+
 DriverOpener = Callable[[StoreSettings], Driver]
+OutboxComposer = Callable[[Driver, Driver, str, str], Driver]
+"""``open_outbox(target, host, target_name, host_name)``: a driver that registers in a table of `host` and does
+all else on `target`; both are its to close. Raises `ConfigError` when `host` can't hold one."""
 
 
 def get_backend(
@@ -38,12 +43,36 @@ def get_backend(
         raise ConfigError(f"require: {min(unknown)!r} is not a feature; known are: {', '.join(FEATURES)}")
     found = settings or load_settings()
     store = found.store(name_or_url)
-    opener = load_opener(store.url.scheme)
-    opener(store).close()  # nothing is contacted; a bad option fails here and not at first use
-    backend = Backend(store.name, lambda: opener(store), max_input_ref_bytes=found.max_input_ref_bytes)
+    open_driver = _opener_of(store, found)
+    open_driver().close()  # nothing is contacted; a bad option fails here and not at first use
+    backend = Backend(store.name, open_driver, max_input_ref_bytes=found.max_input_ref_bytes)
     if require:
         backend.require(require)
     return backend
+
+
+def _opener_of(store: StoreSettings, settings: Settings) -> Callable[[], Driver]:
+    """What opens the driver of `store`, behind the outbox that it is configured with, if it is."""
+    opener = load_opener(store.url.scheme)
+    host = settings.outbox_of(store)
+    if host is None:
+        return lambda: opener(store)
+    open_host, compose = load_opener(host.url.scheme), load_outbox()
+    return lambda: compose(opener(store), open_host(host), store.name, host.name)
+
+
+def load_outbox() -> OutboxComposer:
+    """What puts an outbox in front of a driver. Raises `ConfigError` when no package brings it."""
+    points = list(entry_points(group=OUTBOX_ENTRY_POINT_GROUP))
+    if not points:
+        raise ConfigError(
+            "a backend has the setting 'outbox', and no installed package brings one; "
+            "install the whole of jobcontract"
+        )
+    try:
+        return cast(OutboxComposer, points[0].load())
+    except ImportError as error:
+        raise DriverNotInstalled(_missing(points[0], error)) from None
 
 
 def load_opener(scheme: str) -> DriverOpener:

@@ -6,9 +6,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
-from jobcontract.contract import Dialect, JobRecord, Registration, Statement, Step, Steps
+from jobcontract.contract import (
+    Dialect,
+    JobRecord,
+    Registration,
+    Row,
+    Statement,
+    Step,
+    Steps,
+    Transaction,
+)
 from jobcontract.errors import InvalidJob, StoreError
 from jobcontract_sqlite import schema
 from jobcontract_sqlite.connections import transaction
@@ -22,7 +32,7 @@ _WRITE_AHEAD_LOG = Step("write-ahead log", "PRAGMA journal_mode = WAL;\n")
 
 
 class SQLiteFileDriver(SQLiteDriver):
-    """`SQLiteDriver` with the doors `Installation` and `JoinsTransactions`."""
+    """`SQLiteDriver` with the doors `Installation`, `JoinsTransactions` and `HostsTables`."""
 
     def __init__(self, connections: FileConnections, options: SQLiteOptions) -> None:
         super().__init__(connections, options)
@@ -59,11 +69,26 @@ class SQLiteFileDriver(SQLiteDriver):
         """As `JoinsTransactions.dialect`."""
         return "sqlite"
 
-    def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
-        """As `JoinsTransactions.register_steps`. Raises `InvalidJob` when the connection's main database is
-        another file.
+    def table(self, name: str) -> str:
+        """As `HostsTables.table`."""
+        return f"jobcontract_{name}"
 
-        (A file that is attached beside it would not do: across files, a commit in WAL mode is not atomic.)
+    @contextmanager
+    def transaction(self) -> Generator[Transaction]:
+        """As `HostsTables.transaction`."""
+        with self._file.write() as connection:
+            yield _Open(connection)
+
+    def wake(self, topic: str) -> Statement | None:
+        """As `HostsTables.wake`: SQLite tells no other process of a commit."""
+        del topic
+        return None
+
+    def joining_steps(self) -> Steps[None]:
+        """As `HostsTables.joining_steps`.
+
+        A file that is attached beside the main database would not do: across files, a commit in WAL mode is
+        not atomic.
         """
         databases = yield Statement("PRAGMA database_list", ())
         main = next((os.fsdecode(file or "") for _, name, file in databases if name in ("main", b"main")), "")
@@ -73,6 +98,12 @@ class SQLiteFileDriver(SQLiteDriver):
                 f"is open on {main or 'a database in memory'}, "
                 f"and the jobs of this store live in {self._file.path}; connect to that file",
             )
+
+    def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
+        """As `JoinsTransactions.register_steps`. Raises `InvalidJob` when the connection's main database is
+        another file.
+        """
+        yield from self.joining_steps()
         try:
             return (yield from register_steps(records))
         except Exception as error:
@@ -86,6 +117,19 @@ class SQLiteFileDriver(SQLiteDriver):
             return bool(main) and os.path.samefile(main, self._file.path)
         except OSError:
             return False
+
+
+class _Open:
+    """`Transaction`."""
+
+    dialect: Dialect = "sqlite"
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def run(self, statement: Statement) -> list[Row]:
+        """As `Transaction.run`."""
+        return self._connection.execute(statement.sql, tuple(statement.parameters)).fetchall()
 
 
 def _journal_mode(connection: sqlite3.Connection) -> str:

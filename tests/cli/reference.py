@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from jobcontract.cli.command import SHARED_OPTIONS, Command
+from jobcontract.cli.command import SHARED_OPTIONS
 from jobcontract.cli.exits import MEANINGS
-from tests.cli.tree import Entry, entries
+from tests.cli.tree import Entry, entries, examples_of, runs
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 BEGIN = "<!-- made by python -m tests.cli.reference from here on -->\n"
@@ -30,7 +30,7 @@ def reference() -> str:
         "\n## Commands\n",
     ]
     for entry in commands:
-        if not isinstance(entry.command, click.Group):
+        if runs(entry.command):
             parts.append(_section(entry))
     return "\n".join(parts)
 
@@ -41,7 +41,7 @@ def _section(entry: Entry) -> str:
     options = _options(entry, shared=False)
     if options:
         parts.append(_table(("Option", "Meaning"), options))
-    examples = entry.command.examples if isinstance(entry.command, Command) else ()
+    examples = examples_of(entry.command)
     if examples:
         lines = "\n".join(f"$ {example}" for example in examples)
         parts.append(f"```console\n{lines}\n```\n")

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from uuid import UUID
 
 import click
 import pytest
 
-from jobcontract import Backend, State, get_backend
+from jobcontract import Backend, Job, State, get_backend
 from jobcontract.cli import root
 from jobcontract.cli.command import SHARED_OPTIONS, Command
+from jobcontract.config import load_settings
 from tests.cli.conftest import Run, put
 from tests.cli.process import until
 from tests.cli.reference import BEGIN, DOCUMENT, reference
-from tests.cli.tree import Entry, entries
+from tests.cli.tree import Entry, entries, examples_of, runs
 
 ENTRIES = entries()
-VERBS = [entry for entry in ENTRIES if not isinstance(entry.command, click.Group)]
-EXAMPLES = [*root.EXAMPLES] + [
-    example for entry in VERBS if isinstance(entry.command, Command) for example in entry.command.examples
-]
+VERBS = [entry for entry in ENTRIES if runs(entry.command)]
+EXAMPLES = [*root.EXAMPLES] + [example for entry in VERBS for example in examples_of(entry.command)]
 each_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.path)
 each_verb = pytest.mark.parametrize("entry", VERBS, ids=lambda entry: entry.path)
 
@@ -38,9 +40,7 @@ def test_each_command_has_help_whose_first_sentence_fits_a_line(entry: Entry) ->
 
 @each_verb
 def test_each_command_has_an_example_of_its_own(entry: Entry) -> None:
-    text = (
-        "\n".join(entry.command.examples) if isinstance(entry.command, Command) else entry.command.help or ""
-    )
+    text = "\n".join(examples_of(entry.command)) or entry.command.help or ""
     assert f"{entry.path}" in text
 
 
@@ -102,6 +102,7 @@ def stage(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
         'default = "local"\n'
         '[backends.local]\nurl = "sqlite:///jobcontract.db"\n'
         '[backends.other]\nurl = "sqlite:///other.db"\n'
+        '[backends.rabbitmq]\nurl = "sqlite:///target.db"\noutbox = "local"\n'
     )
     (folder / "app.py").write_text(
         "from jobcontract import Handlers\n"
@@ -117,6 +118,13 @@ def stage(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
             backend.install()
             if name == "jobcontract":
                 _fill(backend)
+    with get_backend("rabbitmq", settings=load_settings(folder / "jobcontract.toml")) as backend:
+        backend.install()
+        backend.register(Job(kind="send_mail", id=UUID("0197b3a2-0000-7000-8000-000000000001")))
+    with contextlib.closing(sqlite3.connect(folder / "jobcontract.db")) as connection, connection:
+        connection.execute(
+            "UPDATE jobcontract_outbox SET parked_at = 1, attempts = 10, last_error = 'refused'"
+        )
     programs = tmp_path_factory.mktemp("bin")
     (programs / "jobctl").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jobcontract "$@"\n')
     (programs / "jobctl").chmod(0o755)
@@ -130,7 +138,9 @@ def _fill(backend: Backend) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
 def test_each_example_runs(example: str, stage: dict[str, str], folder: Path) -> None:
-    endless = "--watch" in example or ("jobctl worker" in example and "--until-empty" not in example)
+    relay = re.match(r"jobctl relay(?! parked)(?!.*--(once|check))", example) is not None
+    worker = "jobctl worker" in example and "--until-empty" not in example
+    endless = "--watch" in example or worker or relay
     output = folder / "output"
     with (
         output.open("wb") as out,
@@ -145,7 +155,7 @@ def test_each_example_runs(example: str, stage: dict[str, str], folder: Path) ->
     ):
         try:
             if endless:
-                started = "worker started" if "jobctl worker" in example else "QUEUE"
+                started = "worker started" if worker else "relaying to" if relay else "QUEUE"
                 until(lambda: started in output.read_text() or process.poll() is not None)
                 process.send_signal(signal.SIGINT)
             code = process.wait(timeout=60)

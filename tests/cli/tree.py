@@ -20,6 +20,16 @@ class Entry(NamedTuple):
     context: click.Context
 
 
+def runs(command: click.Command) -> bool:
+    """Whether it does something when it is called; a group may, beside having verbs."""
+    return not isinstance(command, click.Group) or command.invoke_without_command
+
+
+def examples_of(command: click.Command) -> tuple[str, ...]:
+    """What its help shows as examples, where it holds them as data."""
+    return tuple(getattr(command, "examples", ()))
+
+
 def entries() -> list[Entry]:
     """`jobctl` first, then each command below it; not what strangers have installed."""
     context = click.Context(jobctl, info_name="jobctl", terminal_width=100)

@@ -1,0 +1,1 @@
+INSERT INTO {outbox_schema} (version, title) VALUES (%s, %s)

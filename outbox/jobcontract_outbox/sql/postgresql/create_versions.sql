@@ -1,0 +1,5 @@
+CREATE TABLE {outbox_schema} (
+    version     integer     NOT NULL PRIMARY KEY,
+    title       text        NOT NULL,
+    applied_at  timestamptz NOT NULL DEFAULT statement_timestamp()
+);
