@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from dataclasses import replace
@@ -18,7 +19,7 @@ NO_GRACE = replace(PROMPT, grace=timedelta(0))
 
 
 def test_running_jobs_finish_within_the_grace_and_nothing_new_starts(
-    store: Backend, handlers: Handlers
+    store: Backend, handlers: Handlers, caplog: pytest.LogCaptureFixture
 ) -> None:
     started, go_on = threading.Event(), threading.Event()
 
@@ -29,9 +30,11 @@ def test_running_jobs_finish_within_the_grace_and_nothing_new_starts(
 
     first, second = Job(kind="job", priority=9), Job(kind="job")
     store.register_many([first, second])
-    with RunningWorker(store, handlers, replace(PROMPT, concurrency=1)) as worker:
+    options = replace(PROMPT, concurrency=1)
+    with caplog.at_level(logging.INFO), RunningWorker(store, handlers, options) as worker:
         assert started.wait(10)
         worker.stop()
+        eventually(lambda: "stopping: 1 jobs are held" in caplog.text)
         assert worker.runs
         go_on.set()
         tally = worker.join()
