@@ -72,7 +72,8 @@ class StoreSettings:
         try:
             return model.model_validate({**self.options, **self.url.query})
         except ValidationError as error:
-            raise ConfigError(f"backend {self.name!r}: {_sentence(error, model.model_fields)}") from None
+            known = [field.alias or name for name, field in model.model_fields.items()]
+            raise ConfigError(f"backend {self.name!r}: {_sentence(error, known)}") from None
 
 
 StoreName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,62}\z")]

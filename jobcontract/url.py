@@ -116,10 +116,13 @@ class StoreURL:
 
 
 def _decode(scheme: str, part: str, text: str) -> str:
+    decoded: str | None
     try:
         decoded = unquote(text, errors="strict")
     except UnicodeDecodeError:
-        raise ConfigError(f"the {part} in the {scheme} URL is not UTF-8 when percent-decoded") from None
+        decoded = None
+    if decoded is None:  # raised here, for the decoder's error shows the text and would be the context
+        raise ConfigError(f"the {part} in the {scheme} URL is not UTF-8 when percent-decoded")
     if "\x00" in decoded:
         raise ConfigError(f"the {part} in the {scheme} URL holds NUL")
     return decoded
