@@ -97,7 +97,9 @@ def fresh_plan_buffers(connection: psycopg.Connection, driver: PostgresDriver) -
 def explained_buffers(connection: psycopg.Connection[tuple[object, ...]], call: str) -> int:
     """The buffers of `call`, which is run and rolled back."""
     with connection.transaction(force_rollback=True):
-        rows = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) {call}".encode()).fetchall()
+        rows = connection.execute(
+            f"EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) {call}".encode()
+        ).fetchall()
     # The first line with buffers is that of the topmost node, which includes all below it.
     for (line,) in rows:
         if found := _SHARED.search(str(line)):

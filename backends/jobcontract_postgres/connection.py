@@ -56,7 +56,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             while True:
                 ready = yield wanted  # psycopg sends "nothing" each tenth of a second
                 if not ready and time.monotonic() >= self.deadline:
-                    raise DeadlineExceeded(f"did not answer within {self.timeout:g} s")
+                    raise DeadlineExceeded(f"did not answer within {self.timeout:.3g} s")
                 wanted = gen.send(ready)
         except StopIteration as end:
             result: Result = end.value
@@ -121,7 +121,7 @@ def within(seconds: float, make: Callable[[], Connection]) -> Connection:
         return future.result(timeout=seconds)
     except TimeoutError:
         future.add_done_callback(_close_late)
-        raise DeadlineExceeded(f"did not answer within {seconds:g} s") from None
+        raise DeadlineExceeded(f"did not answer within {seconds:.3g} s") from None
 
 
 def _close_late(future: Future[Connection]) -> None:

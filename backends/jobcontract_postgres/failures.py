@@ -72,8 +72,7 @@ def from_statement(error: psycopg.Error, where: str) -> StoreError:
         return kind(f"the connection to {where} failed: {said}")
     if code in _MISSING_OBJECT:
         return StoreError(
-            f"the jobcontract schema of {where} is missing or of another version ({said}); "
-            "run `jobctl init`"
+            f"the jobcontract schema of {where} is missing or of another version ({said}); run `jobctl init`"
         )
     transient = code in _TRANSIENT or code[:2] in _TRANSIENT_CLASSES
     return (StoreUnavailable if transient else StoreError)(f"{where} refused: {said} ({code})")

@@ -22,9 +22,10 @@ def open_another(postgres_server: PostgresServer) -> Generator[OpenStore]:
     """Opens a store with the options it is given, in a schema of its own unless they name one."""
     opened: list[Store] = []
 
-    def open_another(**options: str) -> Store:
+    def open_another(role: str | None = None, **options: str) -> Store:
+        """As the role `role`, whose password is its name; None is the superuser."""
         options.setdefault("schema", f"test_{uuid4().hex}")
-        opened.append(open_store(postgres_server.url(), **options))
+        opened.append(open_store(postgres_server.url(user=role, password=role), **options))
         return opened[-1]
 
     yield open_another

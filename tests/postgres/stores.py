@@ -32,7 +32,9 @@ class Store:
     def register(self, *jobs: Job) -> list[Registration]:
         return self.driver.register([job.to_record() for job in jobs])
 
-    def claim(self, limit: int = 1, *, queue: str = "default", lease: timedelta = LEASE) -> list[ClaimedRecord]:
+    def claim(
+        self, limit: int = 1, *, queue: str = "default", lease: timedelta = LEASE
+    ) -> list[ClaimedRecord]:
         return self.driver.claim([queue], limit, lease)
 
     def claim_one(self, **options: timedelta) -> Lease:

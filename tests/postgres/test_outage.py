@@ -80,9 +80,10 @@ def test_nobody_waits_longer_for_a_stopped_server_than_for_itself(
 
 def test_a_silent_network_is_noticed_and_overcome(own_server: PostgresServer) -> None:
     """A half-open connection: neither end ever hears that the other has gone."""
-    with Proxy(own_server.address) as proxy, installed(
-        own_server.url(host=proxy.host, port=proxy.port), timeout="2s"
-    ) as store:
+    with (
+        Proxy(own_server.address) as proxy,
+        installed(own_server.url(host=proxy.host, port=proxy.port), timeout="2s") as store,
+    ):
         proxy.blackhole()
         assert seconds_until_unavailable(store.claim) < AT_MOST
         assert seconds_until_unavailable(store.claim) < AT_MOST
@@ -164,7 +165,9 @@ def test_a_waiter_hears_of_new_jobs_after_the_listeners_session_was_terminated(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%LISTEN%' AND pid <> pg_backend_pid()"
     )
     heard: list[bool] = []
-    waiting = threading.Thread(target=lambda: heard.append(own_store.driver.wait(["default"], timedelta(minutes=1))))
+    waiting = threading.Thread(
+        target=lambda: heard.append(own_store.driver.wait(["default"], timedelta(minutes=1)))
+    )
     waiting.start()
     with installed(own_server.url()) as producer:
         producer.register(*jobs(1))
@@ -209,7 +212,10 @@ def test_a_full_server_is_worth_another_try(own_server: PostgresServer, own_stor
 
 def test_what_a_call_left_behind_on_the_server_is_cancelled(own_server: PostgresServer) -> None:
     """A registration that gave up waiting for a key must not leave a session that goes on waiting."""
-    with installed(own_server.url(), timeout="500ms") as store, own_server.connect(autocommit=False) as holder:
+    with (
+        installed(own_server.url(), timeout="500ms") as store,
+        own_server.connect(autocommit=False) as holder,
+    ):
         holder.execute(
             "INSERT INTO jobcontract.job_keys VALUES ('default', 'document 7', gen_random_uuid(), '\\x00')"
         )

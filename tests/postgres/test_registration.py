@@ -41,9 +41,7 @@ class Caller:
 
 
 @pytest.fixture
-def caller_at(
-    postgres_server: PostgresServer, store: Store
-) -> Generator[Callable[[IsolationLevel], Caller]]:
+def caller_at(postgres_server: PostgresServer, store: Store) -> Generator[Callable[[IsolationLevel], Caller]]:
     """Makes callers at an isolation level."""
     callers: list[Caller] = []
 
@@ -129,7 +127,10 @@ def test_batches_with_the_same_keys_in_other_orders_do_not_deadlock(store: Store
 
 @LEVELS
 def test_a_job_that_is_registered_again_while_it_is_completed_does_not_come_back(
-    caller_at: Callable[[IsolationLevel], Caller], connection: psycopg.Connection, store: Store, level: IsolationLevel
+    caller_at: Callable[[IsolationLevel], Caller],
+    connection: psycopg.Connection,
+    store: Store,
+    level: IsolationLevel,
 ) -> None:
     """The repetition waits for the row that the completion is removing, and finds its place free."""
     (made,) = jobs(1)
@@ -139,7 +140,11 @@ def test_a_job_that_is_registered_again_while_it_is_completed_does_not_come_back
     caller.look()
     with psycopg.connect(connection.info.dsn, password=connection.info.password) as completing:
         _complete_by_hand(completing, store, lease.job_id)
-        with waiting(connection, lambda: caller.register(made)) if level is READ_COMMITTED else _nothing() as answer:
+        with (
+            waiting(connection, lambda: caller.register(made))
+            if level is READ_COMMITTED
+            else _nothing() as answer
+        ):
             completing.commit()
     registrations = answer.result() if answer else caller.register(made)
     assert [each.created for each in registrations] == [False]  # type: ignore[attr-defined]
@@ -219,7 +224,9 @@ def test_a_registration_under_way_can_be_rolled_back_to_a_savepoint(
     assert [each.record.id for each in store.claim(10)] == [str(kept.id)]
 
 
-def test_a_batch_of_jobs_scheduled_and_due_keeps_each_ones_time(store: Store, connection: psycopg.Connection) -> None:
+def test_a_batch_of_jobs_scheduled_and_due_keeps_each_ones_time(
+    store: Store, connection: psycopg.Connection
+) -> None:
     row = connection.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None
     (soon,) = jobs(1, run_at=row[0] + timedelta(hours=1))
