@@ -43,7 +43,7 @@ from jobcontract.contract import (
 )
 from jobcontract.errors import StoreError, StoreUnavailable
 from jobcontract_rabbitmq import installation
-from jobcontract_rabbitmq.amqp import NOT_FOUND, REFUSED, ChannelClosed, ConnectionLost
+from jobcontract_rabbitmq.amqp import INEQUIVALENT, NOT_FOUND, REFUSED, ChannelClosed, ConnectionLost
 from jobcontract_rabbitmq.intake import Intake
 from jobcontract_rabbitmq.iothread import IOThread
 from jobcontract_rabbitmq.link import Link, Target
@@ -191,11 +191,10 @@ class RabbitDriver:
             plaintext_abroad=self._target.plaintext_abroad,
         )
 
-    async def _register(self, records: Sequence[JobRecord], messages: Sequence[Message]) -> set[str]:
+    async def _register(self, records: Sequence[JobRecord], messages: Sequence[Message]) -> frozenset[str]:
         """Publish what was not confirmed in an earlier call that failed; the ids of what was."""
-        known = {record.id for record in records} & self._confirmed if self._confirmed else set[str]()
+        known = frozenset(record.id for record in records if record.id in self._confirmed)
         if known:
-            self._confirmed -= known
             messages = [message for message in messages if message.properties.message_id not in known]
         published = await self._publish(messages)
         if self._options.create_queues and Outcome.UNROUTABLE in published.outcomes:
@@ -208,7 +207,16 @@ class RabbitDriver:
                 next(repeated) if outcome is Outcome.UNROUTABLE else outcome for outcome in published.outcomes
             ]
             published = Published(outcomes, again.reason or published.reason, again.code or published.code)
-        self._check_registered(records, messages, published)
+        try:
+            self._check_registered(records, messages, published)
+        except StoreError as error:
+            error.stored = known | _ids_with(messages, published, Outcome.CONFIRMED)
+            error.refused = _ids_with(messages, published, Outcome.UNROUTABLE, Outcome.REFUSED)
+            # The caller may register all of them again. What is stored must not be stored twice.
+            if len(self._confirmed) + len(error.stored) <= _MOST_REMEMBERED:
+                self._confirmed |= error.stored
+            raise
+        self._confirmed -= known
         return known
 
     def _check_registered(
@@ -216,11 +224,8 @@ class RabbitDriver:
     ) -> None:
         if all(outcome is Outcome.CONFIRMED for outcome in published.outcomes):
             return
-        # The caller will register all of them again. What is stored must not be stored twice.
-        confirmed = {each.properties.message_id for each in _with(messages, published, Outcome.CONFIRMED)}
-        if len(self._confirmed) + len(confirmed) <= _MOST_REMEMBERED:
-            self._confirmed |= confirmed
-        unroutable = {each.properties.message_id for each in _with(messages, published, Outcome.UNROUTABLE)}
+        confirmed = _ids_with(messages, published, Outcome.CONFIRMED)
+        unroutable = _ids_with(messages, published, Outcome.UNROUTABLE)
         queues = sorted({record.queue for record in records if record.id in unroutable})
         if queues:
             raise StoreError(
@@ -339,8 +344,18 @@ class RabbitDriver:
             return StoreError(f"RabbitMQ at {self._target.where} is not prepared ({error}); run jobctl init")
         if error.code == REFUSED:
             return StoreError(f"RabbitMQ at {self._target.where} does not let the user do that: {error}")
+        if error.code == INEQUIVALENT:  # a message that is larger than the server takes, say
+            return StoreError(f"RabbitMQ at {self._target.where} does not accept that: {error}")
         return StoreUnavailable(f"RabbitMQ at {self._target.where} closed the channel: {error}")
 
 
 def _with(messages: Sequence[Message], published: Published, outcome: Outcome) -> list[Message]:
     return [message for message, found in zip(messages, published.outcomes, strict=True) if found is outcome]
+
+
+def _ids_with(messages: Sequence[Message], published: Published, *outcomes: Outcome) -> frozenset[str]:
+    return frozenset(
+        str(message.properties.message_id)
+        for each in outcomes
+        for message in _with(messages, published, each)
+    )
