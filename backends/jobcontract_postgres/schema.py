@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
 from typing import NamedTuple
+
+from psycopg import errors
 
 from jobcontract.contract import Step
 from jobcontract.errors import StoreError
@@ -89,7 +91,10 @@ class Schema:
         """Bring the schema to `VERSION` and make the partitions of the next days: what was done, or would."""
         if not dry_run:
             steps = list(self._migrate(connection, where))
-            return steps + self.make_partitions(connection)
+            # If it can't be now, the safety net takes what ends meanwhile, and housekeeping tries again.
+            with suppress(errors.LockNotAvailable):
+                steps += self.make_partitions(connection)
+            return steps
         version = self.read_version(connection)
         if version is not None and version > VERSION:
             self.check(version, where)
@@ -98,10 +103,13 @@ class Schema:
         return steps + [self._partition(day) for day in days]
 
     def make_partitions(self, connection: Connection) -> list[Step]:
-        """Make the partitions of the next days where they are missing."""
+        """Make the partitions of the next days where they are missing. Raises `LockNotAvailable` when
+        somebody reads the history all the while: attaching one locks the safety net against everybody.
+        """
         if not self._missing_days(connection):
             return []
         with self._locked(connection):
+            _be_impatient(connection)
             steps = [self._partition(day) for day in self._missing_days(connection)]
             for step in steps:
                 connection.execute(query(step.statements))
@@ -115,12 +123,9 @@ class Schema:
     def drop_partition(self, connection: Connection, name: str) -> None:
         """Drop a partition of the history. Raises `LockNotAvailable` when somebody reads the history all the
         while.
-
-        The lock keeps everybody out. Whoever waits for it keeps out all who come later, so it is not waited
-        for long.
         """
         with self._locked(connection):
-            connection.execute("SELECT set_config('lock_timeout', '100ms', true)")
+            _be_impatient(connection)
             connection.execute(query(f"DROP TABLE IF EXISTS {self._quoted}.{quote(name)}"))
 
     def _migrate(self, connection: Connection, where: str) -> Iterator[Step]:
@@ -201,6 +206,13 @@ class Schema:
             f"ALTER TABLE {parent} ATTACH PARTITION {name}"
             f" FOR VALUES FROM ('{day} 00:00:00+00') TO ('{day + timedelta(days=1)} 00:00:00+00');\n",
         )
+
+
+def _be_impatient(connection: Connection) -> None:
+    """For the rest of the transaction. A lock that keeps everybody out keeps out all who come later, even
+    while it is waited for: behind a backup that reads the history, each registration would stand in line too.
+    """
+    connection.execute("SELECT set_config('lock_timeout', '100ms', true)")
 
 
 def _days_from(today: date) -> list[date]:
