@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 
 import redis
-from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    TryAgainError,
+)
 
 from jobcontract.errors import StoreError, StoreUnavailable
 
@@ -13,7 +24,7 @@ from jobcontract.errors import StoreError, StoreUnavailable
 # allowed ...".
 _CODE = re.compile(
     r"(?:^|[\s-])(OOM|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MISCONF|NOREPLICAS|BUSY|NOPERM|NOAUTH|WRONGPASS"
-    r"|MOVED|ASK|CROSSSLOT|NOSCRIPT)\b"
+    r"|MOVED|ASK)\b"
 )
 _PASSING = {
     "READONLY": "is a replica just now, and takes no writes",
@@ -28,13 +39,17 @@ _PASSING = {
     "BUSY": "is held up by somebody's long script",
 }
 _KNOWN: tuple[tuple[type[redis.RedisError], str], ...] = (
-    # redis-py cuts the code off the message of these.
+    # redis-py cuts the code off the message of these. A kind of another one stands before it.
+    (MovedError, "MOVED"),
+    (AskError, "ASK"),
+    (TryAgainError, "TRYAGAIN"),
+    (MasterDownError, "MASTERDOWN"),
+    (ClusterDownError, "CLUSTERDOWN"),
     (OutOfMemoryError, "OOM"),
-    (redis.ReadOnlyError, "READONLY"),
-    (redis.BusyLoadingError, "LOADING"),
-    (NoScriptError, "NOSCRIPT"),
+    (ReadOnlyError, "READONLY"),
+    (BusyLoadingError, "LOADING"),
     (NoPermissionError, "NOPERM"),
-    (redis.AuthenticationError, "NOAUTH"),
+    (AuthenticationError, "NOAUTH"),
 )
 
 
@@ -63,6 +78,12 @@ def store_error(error: redis.RedisError | OSError, where: str) -> StoreError:
         return StoreError(f"{where} does not permit this user what the queue needs: {_said(error)}")
     if code in ("NOAUTH", "WRONGPASS"):
         return StoreError(f"{where} refuses the user name or password; correct the URL of this backend")
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        reason = str(error).partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+        return StoreError(
+            f"the certificate of {where} can't be verified ({reason}); "
+            "set tls_ca to the file of its authority, and the URL's host to the name in it"
+        )
     if isinstance(error, redis.ConnectionError):
         return StoreUnavailable(f"{where} can't be reached: {_said(error)}")
     return StoreError(f"{where} refused a command: {_said(error)}")

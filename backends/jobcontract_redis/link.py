@@ -94,6 +94,10 @@ class Link(ABC):
         """
 
     @abstractmethod
+    def look_again(self) -> None:
+        """What is known of the servers may be wrong: find them anew at the next call."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close what is open."""
 
@@ -135,6 +139,9 @@ class DirectLink(Link):
         del key
         return self._open(within)
 
+    def look_again(self) -> None:
+        self._pool.drop_idle()
+
     def close(self) -> None:
         self._pool.close()
 
@@ -144,7 +151,7 @@ class DirectLink(Link):
             [next(answers) for _ in sending.commands] for sending in sendings
         ]
         if any(_is_read_only(answer) for answer in found):
-            self._pool.drop_idle()  # the primary became a replica: look for the new one
+            self.look_again()  # the primary became a replica
         return found
 
     def _open(self, within: float | None = None) -> Wire:
@@ -169,6 +176,9 @@ class ClusterLink(Link):
     def connect(self, key: str, *, within: float) -> Wire:
         return self.location.access.open(self._slots.address_of(key), within)
 
+    def look_again(self) -> None:
+        self._slots.forget()
+
     def close(self) -> None:
         for pool in list(self._pools.values()):
             pool.close()
@@ -181,7 +191,7 @@ class ClusterLink(Link):
             left = [at for at in left if _is_moved(found[at])]
             if not left:
                 break
-            self._slots.forget()
+            self.look_again()
         return found
 
     def _send_by_node(
@@ -198,7 +208,7 @@ class ClusterLink(Link):
             try:
                 answers = iter(self._pool(address).exchange(commands))
             except StoreError as error:
-                self._slots.forget()  # the node may be down, and a replica in its place
+                self.look_again()  # the node may be down, and a replica in its place
                 for at in positions:
                     found[at] = error
             else:

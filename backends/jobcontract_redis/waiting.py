@@ -40,16 +40,25 @@ class _Line:
         self.wire = wire
         self.queues = queues
         self.owes = 0
-        """How many answers are still to come. A line that owes one can't be used again."""
+        """How many answers are still to come."""
+        self.usable = True
+        """Whether it can be used again: not while it owes answers, nor when the server refused a command."""
 
     def send(self, commands: Sequence[Command]) -> None:
         self.owes = len(commands)
+        self.usable = False
         self.wire.send_packed_command(self.wire.pack_commands(commands))
 
     def read(self) -> list[Reply]:
-        """The answers, which have begun to arrive."""
+        """The answers, which have begun to arrive. Raises the one that is a refusal, unless it says that the
+        server does not know the script.
+        """
         replies = [read_reply(self.wire) for _ in range(self.owes)]
         self.owes = 0
+        for reply in replies:
+            if isinstance(reply, redis.ResponseError) and not isinstance(reply, NoScriptError):
+                raise reply
+        self.usable = True
         return replies
 
 
@@ -73,6 +82,7 @@ class Waiter:
                     if self._is_due(queues, end, bell):
                         return True
                 except (StoreError, redis.RedisError, OSError, _Unanswered):
+                    self._namespace.link.look_again()
                     pause = max(0.0, min(_AGAIN, end - time.monotonic()))
                 if _readable([bell], pause) or time.monotonic() >= end:
                     return False
@@ -135,8 +145,6 @@ class Waiter:
                 if not any(isinstance(answer, NoScriptError) for answer in answers):
                     break
             for answer in answers:
-                if isinstance(answer, redis.ResponseError):
-                    raise answer
                 later, *due = cast("list[int]", answer)
                 if due:
                     return 0.0
@@ -153,10 +161,7 @@ class Waiter:
             line.send([("BZPOPMIN", *markers, f"{max(seconds, 0.001):.3f}")])
         while waiting := [line for line in lines if line.owes]:
             for line in _await_one(waiting, until, bell):
-                (popped,) = line.read()
-                if isinstance(popped, redis.ResponseError):
-                    raise popped
-                if popped is not None:
+                if line.read() != [None]:
                     return
 
     def _take(self, group: tuple[str, ...], end: float) -> Wire:
@@ -172,7 +177,7 @@ class Waiter:
         return self._namespace.link.connect(key, within=max(_MARGIN, end - time.monotonic()))
 
     def _give_back(self, line: _Line) -> None:
-        if not line.owes:  # otherwise it would pop a marker while nobody waits
+        if line.usable:
             with self._lock:
                 if not self._closed:
                     self._idle.setdefault(tuple(line.queues), []).append(line.wire)

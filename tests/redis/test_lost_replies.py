@@ -1,4 +1,4 @@
-"""A reply is cut after the server ran the script: nothing happens twice, no job is stranded past its lease."""
+"""A reply is cut after the server ran the script: nothing happens twice, no job is stranded for good."""
 
 from __future__ import annotations
 
