@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue, SecretBytes, SecretStr, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from jobcontract.contract import Job
 from jobcontract.errors import ConfigError, InvalidJob
@@ -42,7 +43,8 @@ class JobInput(BaseModel):
     class's own `model_config`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # NaN as it is, so that the job refuses it: pydantic would make null of it.
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     job_defaults: ClassVar[JobDefaults]
 
@@ -88,11 +90,14 @@ class JobInput(BaseModel):
         max_attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Job:
-        """A new job with this input. What is None comes from the class. Raises `InvalidJob`; never blocks."""
+        """A new job with this input. What is None comes from the class. Never blocks.
+
+        Raises `InvalidJob`, also when the input would not come back from its JSON as it is now.
+        """
         defaults = self.job_defaults
-        return Job(
+        job = Job(
             kind=defaults.kind,
-            input_ref=self.model_dump(mode="json", by_alias=True),
+            input_ref=self._as_json(),
             idempotency_key=self.idempotency_key(),
             queue=defaults.queue if queue is None else queue,
             priority=defaults.priority if priority is None else priority,
@@ -100,3 +105,26 @@ class JobInput(BaseModel):
             max_attempts=defaults.max_attempts if max_attempts is None else max_attempts,
             headers=dict(headers or {}),
         )
+        self._check_comes_back(job.input_json)
+        return job
+
+    def _as_json(self) -> dict[str, JsonValue]:
+        try:
+            return self.model_dump(mode="json", by_alias=True, round_trip=True)
+        except (PydanticSerializationError, UnicodeDecodeError) as error:
+            raise InvalidJob("input_ref", f"can't be written as JSON: {error}") from None
+
+    def _check_comes_back(self, text: str) -> None:
+        """Read `text` as the worker will. What it could not read is the producer's to hear, now."""
+        try:
+            again = type(self).model_validate_json(text)
+        except ValidationError as error:
+            finding = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            field = ".".join(str(part) for part in finding["loc"]) or type(self).__name__
+            raise InvalidJob(
+                "input_ref", f"{field} would not be read back from its JSON: {finding['msg']}"
+            ) from None
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, (SecretStr, SecretBytes)) and getattr(again, name) != value:
+                raise InvalidJob("input_ref", f"{name} is a secret, which JSON masks; pass a reference to it")

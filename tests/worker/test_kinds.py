@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import types
 from datetime import UTC, date, datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, Json, SecretStr, ValidationError, computed_field
 
 from jobcontract import ConfigError, InvalidJob, Job, JobInput
 
@@ -135,3 +136,61 @@ def test_a_field_can_not_take_the_name_of_a_member(name: str) -> None:
 
 def test_a_plain_job_needs_no_class() -> None:
     assert Job(kind="embed_document", input_ref={"document_id": 7}).kind == "embed_document"
+
+
+class Area(JobInput, kind="area"):
+    width: int
+    days: Json[list[date]]
+
+    @computed_field
+    @property
+    def square(self) -> int:
+        return self.width**2
+
+
+def test_what_pydantic_writes_beside_the_fields_does_not_make_the_input_unreadable() -> None:
+    area = Area.model_validate({"width": 3, "days": '["2026-11-30"]'})
+
+    assert area.to_job().input_ref == {"width": 3, "days": '["2026-11-30"]'}
+    assert Area.model_validate_json(area.to_job().input_json) == area
+
+
+class OneWay(JobInput, kind="one_way"):
+    read_as: int = Field(default=0, validation_alias="given")
+
+
+class LeftOut(JobInput, kind="left_out"):
+    needed: int = Field(exclude=True)
+
+
+class Anything(JobInput, kind="anything"):
+    value: Any
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (OneWay.model_validate({"given": 1}), "read_as would not be read back from its JSON"),
+        (LeftOut(needed=1), "needed would not be read back from its JSON: Field required"),
+        (Anything(value=object()), "can't be written as JSON: Unable to serialize"),
+        (Anything(value=b"\xff"), "can't be written as JSON: .*utf-8"),
+        (Anything(value=float("nan")), "value is nan, which is not JSON"),
+    ],
+)
+def test_an_input_that_no_worker_could_read_is_refused_when_it_becomes_a_job(
+    given: JobInput, reason: str
+) -> None:
+    with pytest.raises(InvalidJob, match=f"^input_ref: {reason}"):
+        given.to_job()
+
+
+class Login(JobInput, kind="login"):
+    password: SecretStr
+
+
+def test_a_secret_is_refused_for_its_mask_would_be_stored() -> None:
+    with pytest.raises(
+        InvalidJob, match=r"^input_ref: password is a secret, .* a reference to it"
+    ) as refusal:
+        Login(password=SecretStr("canary")).to_job()
+    assert "canary" not in str(refusal.value)
