@@ -10,7 +10,7 @@ store are, `jobcontract.contract` says. The asynchronous face is `jobcontract.ai
 
 from jobcontract.backend import Backend
 from jobcontract.backoff import Backoff
-from jobcontract.context import JobContext
+from jobcontract.context import JobCancelled, JobContext
 from jobcontract.contract import Capabilities, Claim, Job, Registration, State
 from jobcontract.effects import once
 from jobcontract.errors import (
@@ -42,6 +42,7 @@ __all__ = [
     "Handlers",
     "InvalidJob",
     "Job",
+    "JobCancelled",
     "JobContext",
     "JobContractError",
     "JobInput",

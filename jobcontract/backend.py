@@ -277,7 +277,7 @@ class Backend:
     ) -> Failure:
         """What `fail_many` takes: `error` made storable, the delay chosen. No I/O."""
         if retry_in is None:
-            retry_in = DEFAULT_BACKOFF.delay(claim.attempt)
+            retry_in = DEFAULT_BACKOFF.delay(claim.spent)
         _check_delay("retry_in", retry_in)
         text = error if isinstance(error, str) else _describe(error)
         return Failure(claim.lease, storable(text, max_bytes=MAX_ERROR_BYTES), retry_in, permanent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobcontract import records
 from jobcontract.contract import Job, JobRecord
 from jobcontract.records import Undecodable, decode, from_envelope, to_envelope
 from tests.contract.strategies import jobs
@@ -32,6 +34,34 @@ def test_a_job_crosses_a_wire_unchanged(job: Job) -> None:
     assert "\n" not in envelope
     assert from_envelope(envelope) == job.to_record()
     assert from_envelope(envelope.encode()) == job.to_record()
+
+
+@given(jobs(), st.sampled_from(["kind", "queue", "idempotency_key", "input_ref"]), st.data())
+def test_a_glance_lets_pass_only_what_the_closer_look_finds_the_same(
+    job: Job, field: str, data: st.DataObject
+) -> None:
+    run_at = datetime(2026, 11, 30, tzinfo=UTC)
+    record = job.to_record()._replace(run_at=run_at, headers=None)
+    text = getattr(record, field) or ""
+    position = data.draw(st.integers(0, len(text)))
+    spoilt = text[:position] + data.draw(st.text(max_size=3)) + text[position:]
+    change: dict[str, Any] = {field: spoilt}
+    for tried in (record, record._replace(**change)):
+        glanced = records.decode_plain(tried)
+        if glanced is not None:
+            looked = records.decode_carefully(tried)
+            assert glanced == looked
+            assert glanced.model_dump_json() == looked.model_dump_json()
+            assert glanced.to_record() == looked.to_record()
+            assert copy.deepcopy(glanced) == looked
+            assert glanced.model_copy(update={"priority": 3}).priority == 3
+
+
+def test_a_plain_job_is_decoded_at_a_glance() -> None:
+    """Or the fast way is never taken, and nobody notices."""
+    run_at = datetime(2026, 11, 30, tzinfo=UTC)
+    plain = Job(kind="embed_document", input_ref={"document_id": 7}, idempotency_key="7:v3")
+    assert records.decode_plain(plain.to_record()._replace(run_at=run_at)) is not None
 
 
 def test_the_stored_text_of_an_input_is_kept() -> None:
