@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
@@ -29,6 +30,7 @@ from jobcontract.contract import (
     Claim,
     Failure,
     Feature,
+    JobRecord,
     QueueStats,
     Registration,
     Rescued,
@@ -81,9 +83,23 @@ class AsyncBackend:
         # On a thread: the first look at the store's capabilities contacts it.
         records, steps = await _on_thread(self.backend.registration_in_transaction, jobs, bound.dialect)
         most = (await self.capabilities()).max_register_batch
+        answers: dict[JobRecord, Registration] = {}
+        left = list(dict.fromkeys(records))
+        while left:  # a driver is never given one job twice in a call: see `Backend`
+            firsts: dict[str, JobRecord] = {}
+            for record in left:
+                firsts.setdefault(record.id, record)
+            turn = list(firsts.values())
+            for start in range(0, len(turn), most):
+                batch = turn[start : start + most]
+                answers.update(zip(batch, await run_steps_async(bound, steps(batch)), strict=True))
+            left = [record for record in left if record not in answers]
         registrations: list[Registration] = []
-        for start in range(0, len(records), most):
-            registrations += await run_steps_async(bound, steps(records[start : start + most]))
+        seen: set[JobRecord] = set()
+        for record in records:
+            answer = answers[record]
+            registrations.append(replace(answer, created=False) if record in seen else answer)
+            seen.add(record)
         return registrations
 
     async def claim(
