@@ -142,19 +142,18 @@ class Connection:
 
     @classmethod
     async def open(cls, endpoints: Sequence[Endpoint]) -> Connection:
-        """Connect to the first of `endpoints` that answers. Raises `ConnectionLost`."""
+        """Connect to the first of `endpoints` that answers. Raises `ConnectionLost`.
+
+        Not to be cancelled: pika can't give up a handshake that has begun, and ends it by its own timeout.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[object] = loop.create_future()
-        workflow = _PikaConnection.create_connection(
+        _PikaConnection.create_connection(
             [endpoint.parameters() for endpoint in endpoints],
             lambda result: _fulfil(done, result),
             custom_ioloop=loop,
         )
-        try:
-            result = await done
-        except asyncio.CancelledError:
-            workflow.abort()
-            raise
+        result = await done
         if isinstance(result, _PikaConnection):
             return cls(result)
         raise _as_lost(result)

@@ -67,7 +67,7 @@ class Link:
         self._target = target
         self._purpose = purpose
         self._connection: Connection | None = None
-        self._connecting = asyncio.Lock()
+        self._connecting: asyncio.Task[Connection] | None = None
 
     @property
     def connection(self) -> Connection | None:
@@ -77,25 +77,32 @@ class Link:
         return None
 
     async def connect(self) -> Connection:
-        """The present connection, or a new one. Raises `StoreUnavailable`, or `ConfigError` when the server
-        turned us away.
+        """The present connection, or a new one, which is made by one caller for all, and goes on being made
+        when that caller's time is over.
+
+        Raises `StoreUnavailable`, or `ConfigError` when the server turned us away.
         """
         if (connection := self.connection) is not None:
             return connection
-        async with self._connecting:
-            if (connection := self.connection) is not None:
-                return connection
-            try:
-                self._connection = await Connection.open(self._target.endpoints(self._purpose))
-            except ConnectionLost as error:
-                if error.refused:
-                    raise ConfigError(
-                        f"{error}, at {self._target.where}; check user, password and virtual host of the URL"
-                    ) from None
-                raise StoreUnavailable(
-                    f"RabbitMQ at {self._target.where} can't be reached: {error}"
+        if self._connecting is None:
+            self._connecting = asyncio.ensure_future(self._connect())
+            self._connecting.add_done_callback(self._connected)
+        try:
+            return await asyncio.shield(self._connecting)
+        except ConnectionLost as error:
+            if error.refused:
+                raise ConfigError(
+                    f"{error}, at {self._target.where}; check user, password and virtual host of the URL"
                 ) from None
-            return self._connection
+            raise StoreUnavailable(f"RabbitMQ at {self._target.where} can't be reached: {error}") from None
+
+    async def _connect(self) -> Connection:
+        return await Connection.open(self._target.endpoints(self._purpose))
+
+    def _connected(self, task: asyncio.Task[Connection]) -> None:
+        self._connecting = None
+        if not task.cancelled() and task.exception() is None:
+            self._connection = task.result()
 
     async def close(self) -> None:
         """Close what is open."""

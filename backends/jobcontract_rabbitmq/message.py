@@ -179,6 +179,6 @@ def _count(value: object) -> int:
 
 
 def _instant(value: object) -> datetime | None:
-    if isinstance(value, int) and 0 <= value < 1 << 42:  # milliseconds until 2109
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 42:  # until 2109
         return _EPOCH + value * _MILLISECOND
     return None

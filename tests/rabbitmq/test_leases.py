@@ -1,0 +1,182 @@
+"""A lease is a channel of a connection: how it ends, and that a stale tag never reaches the server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+
+from jobcontract import Backend, Claim, Job, LeaseLost
+from jobcontract.contract import ConnectionLease
+from tests.rabbitmq.stores import NOTHING, claim_all, claim_one, connect, driver_of, jobs, opened, until
+from tests.servers.binaries import Programs
+from tests.servers.rabbitmq import RabbitServer
+
+SETTLE: dict[str, Callable[[Backend, Claim], object]] = {
+    "complete": lambda backend, claim: backend.complete(claim),
+    "fail": lambda backend, claim: backend.fail(claim, "no"),
+    "extend": lambda backend, claim: backend.extend(claim),
+    "release": lambda backend, claim: None if backend.release([claim])[0].applied else lost(),
+}
+
+
+def lost() -> None:
+    raise LeaseLost
+
+
+def kill_connections(server: RabbitServer, vhost: str) -> None:
+    """Have the broker close every connection to a virtual host."""
+    names: list[str] = []
+
+    def found() -> bool:
+        names[:] = [each["name"] for each in server.api("GET", f"/vhosts/{vhost}/connections")]
+        return bool(names)
+
+    until(found, "the server shows no connection")
+    for name in names:
+        server.api("DELETE", f"/connections/{name.replace(' ', '%20').replace('>', '%3E')}")
+
+
+@pytest.mark.parametrize("settle", SETTLE.values(), ids=SETTLE)
+def test_a_token_of_a_former_connection_is_lost_and_costs_no_other_lease(
+    store: Backend, settle: Callable[[Backend, Claim], object]
+) -> None:
+    """The server closes a channel on which it hears of a tag that it does not know, with all that is on it.
+    """
+    store.register_many(jobs(2))
+    stale = claim_one(store)
+    driver_of(store).disconnect()
+    current = claim_all(store, 2)
+    with pytest.raises(LeaseLost):
+        settle(store, stale)
+    assert all(verdict.applied for verdict in store.complete_many(current))
+    assert store.claim() == []
+
+
+def test_a_connection_that_the_broker_closes_is_made_anew(
+    rabbitmq_server: RabbitServer, vhost: str, store: Backend
+) -> None:
+    store.register_many(jobs(3))
+    held = store.claim(limit=1)[0]
+    kill_connections(rabbitmq_server, vhost)
+
+    def is_lost() -> bool:
+        return not store.complete_many([held])[0].applied
+
+    # Until the end of the connection has come through, a completion may be accepted and lost with it.
+    until(is_lost, "the lease outlived its connection")
+    claims = claim_all(store, 3)
+    assert sorted(claim.attempt for claim in claims) == [1, 1, 2]
+    assert store.register(Job(kind="work")).created
+
+
+def test_a_queue_that_is_deleted_takes_its_leases_and_no_others(
+    rabbitmq_server: RabbitServer, vhost: str, store: Backend
+) -> None:
+    store.register_many([Job(kind="gone"), Job(kind="kept", queue="mail")])
+    gone, kept = claim_one(store), claim_all(store, 1, queues=["mail"])[0]
+    connection = rabbitmq_server.connect(vhost)
+    connection.channel().queue_delete("jobcontract.v1.ready.default.0")
+    connection.close()
+    until(lambda: not store.extend_many([gone])[0].applied, "the lease outlived its queue")
+    with pytest.raises(LeaseLost):
+        store.complete(gone)
+    store.complete(kept)
+
+
+def test_the_expiry_is_what_the_server_allows_and_is_not_moved(url: str) -> None:
+    with opened(url, consumer_timeout="10m") as backend:
+        assert backend.capabilities.lease == ConnectionLease(timedelta(minutes=10))
+        backend.register(Job(kind="work"))
+        claim = claim_one(backend)
+        assert backend.extend(claim, timedelta(minutes=5)).expires_at == claim.expires_at
+
+
+def test_a_job_that_runs_through_many_heartbeats_keeps_its_connection(url: str) -> None:
+    """Handlers run elsewhere, and the thread that owns the connections is never theirs."""
+    with opened(url, heartbeat=1) as backend:
+        backend.register(Job(kind="long"))
+        claim = claim_one(backend)
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            sum(range(10_000))  # busy, as Python code is
+        backend.complete(claim)
+        assert backend.claim() == []
+
+
+# consumer_timeout -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def impatient(rabbitmq_programs: Programs) -> Iterator[RabbitServer]:
+    """A server that takes a job back after two seconds."""
+    with RabbitServer(programs=rabbitmq_programs, settings={"consumer_timeout": "2000"}) as server:
+        # It looks once a minute, and that is no line of rabbitmq.conf.
+        server.rabbitmqctl("eval", "application:set_env(rabbit, channel_tick_interval, 500).")
+        yield server
+
+
+def test_a_job_that_is_held_too_long_is_lost_and_others_are_not(impatient: RabbitServer) -> None:
+    url = impatient.url(impatient.create_vhost())
+    with opened(url, queues="default,mail", consumer_timeout="2s") as backend:
+        backend.register(Job(kind="long"))
+        held = claim_one(backend)
+        kept: list[Claim] = []
+
+        def is_lost() -> bool:
+            # A short job of another queue after the other, while the long one runs out of time.
+            backend.register(Job(kind="short", queue="mail"))
+            kept.extend(claim_all(backend, 1, queues=["mail"]))
+            backend.complete(kept[-1])
+            return not backend.extend_many([held])[0].applied
+
+        until(is_lost, "the server's consumer_timeout did not show")
+        with pytest.raises(LeaseLost):
+            backend.complete(held)
+        again = claim_one(backend)
+        assert (again.job.id, again.attempt) == (held.job.id, 2)
+        backend.complete(again)
+
+
+def test_attempts_that_end_by_time_are_spent(impatient: RabbitServer) -> None:
+    url = impatient.url(impatient.create_vhost())
+    with opened(url, consumer_timeout="2s") as backend:
+        backend.register(Job(kind="long", max_attempts=1))
+        held = claim_one(backend)
+        until(
+            lambda: not backend.extend_many([held])[0].applied, "the server's consumer_timeout did not show"
+        )
+        assert backend.claim() == [], "it had one attempt"
+
+
+# Death of workers -----------------------------------------------------------------------------------------
+
+
+def test_a_poison_job_that_kills_every_worker_is_dead_when_its_attempts_are_spent(
+    url: str, rabbitmq_server: RabbitServer, vhost: str, store: Backend
+) -> None:
+    store.register_many([Job(kind="poison", max_attempts=3), Job(kind="good", queue="mail")])
+    for attempt in (1, 2, 3):
+        with connect(url) as worker:
+            claim = claim_one(worker)
+            assert (claim.job.kind, claim.attempt) == ("poison", attempt)
+            driver_of(worker).disconnect()  # as a process does that is killed
+    assert store.claim() == []
+    assert claim_all(store, 1, queues=["mail"])[0].job.kind == "good"
+    connection = rabbitmq_server.connect(vhost)
+    _, properties, _ = connection.channel().basic_get("jobcontract.v1.dead.default", auto_ack=True)
+    connection.close()
+    assert "the last of 3 attempts" in properties.headers["error"]
+    assert properties.headers["attempts"] == 3
+
+
+def test_one_dying_job_after_the_other_does_not_hide_the_living(store: Backend, url: str) -> None:
+    store.register_many([*jobs(20, max_attempts=1), Job(kind="good", max_attempts=2)])
+    with connect(url) as worker:
+        assert len(claim_all(worker, 21)) == 21
+        driver_of(worker).disconnect()
+    claims = until(lambda: store.claim(limit=1), "the living job is not to be had")
+    assert [claim.job.kind for claim in claims] == ["good"]
+    assert store.fail(claims[0], "no", retry_in=NOTHING).state == "dead"
