@@ -107,6 +107,8 @@ class TargetLoop(threading.Thread):
         """How many jobs this loop has published."""
         self.fault = ""
         """Why nothing is published now; empty when nothing is wrong."""
+        self.faults = 0
+        """How often the target was at fault."""
         self._options = options
         self._breaker = Breaker()
         self._stopping = threading.Event()
@@ -193,22 +195,28 @@ class TargetLoop(threading.Thread):
             return 1
 
     def _tell(self, batch: Batch) -> None:
+        """A line per reason, not per job: a queue that is missing refuses all that is for it."""
         reasons = {refusal.row.job_id: refusal.reason for refusal in batch.refused}
+        together: dict[tuple[bool, str], list[str]] = {}
         for job_id, parked in batch.counted:
+            together.setdefault((parked, reasons.get(job_id, "")), []).append(job_id)
+        for (parked, reason), job_ids in together.items():
             log.log(
                 logging.ERROR if parked else logging.WARNING,
-                "job %s was refused by %s%s: %s",
-                job_id,
+                "%s refused %d jobs%s, the first is %s: %s",
                 self.target_name,
-                " and is parked" if parked else "",
-                reasons.get(job_id, ""),
-                extra={"job_id": job_id, "target": self.target_name, "parked": parked},
+                len(job_ids),
+                " once too often, and they are parked" if parked else "",
+                job_ids[0],
+                reason,
+                extra={"target": self.target_name, "job_ids": job_ids, "parked": parked},
             )
 
     def _opened_by(self, fault: TargetFault) -> None:
         first = self._breaker.closed
         pause = self._breaker.failed(str(fault))
         self.fault = str(fault)
+        self.faults += 1
         log.log(
             logging.WARNING if first else logging.INFO,
             "%s takes no jobs, next try in %.1f s: %s",

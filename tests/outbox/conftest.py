@@ -10,6 +10,7 @@ import pytest
 
 from tests.outbox.stage import Stage
 from tests.servers.postgres import PostgresServer
+from tests.servers.proxy import Proxy
 from tests.servers.rabbitmq import RabbitServer
 from tests.servers.redis import RedisServer
 
@@ -50,6 +51,20 @@ def rabbit_vhost(rabbitmq_server: RabbitServer) -> Iterator[str]:
 def rabbit_url(rabbitmq_server: RabbitServer, rabbit_vhost: str) -> str:
     """The virtual host. One priority level: quorum queues take their time to be declared."""
     return f"{rabbitmq_server.url(rabbit_vhost)}?priority_levels=1&queues=default,mail"
+
+
+@pytest.fixture
+def rabbit_proxy(rabbitmq_server: RabbitServer) -> Iterator[Proxy]:
+    """Stands between the relay and RabbitMQ."""
+    with Proxy(rabbitmq_server.address) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxied_rabbit_url(rabbitmq_server: RabbitServer, rabbit_vhost: str, rabbit_proxy: Proxy) -> str:
+    """The virtual host behind the proxy; its deadline is short, for tests that meet it."""
+    url = rabbitmq_server.url(rabbit_vhost, host=rabbit_proxy.host, port=rabbit_proxy.port)
+    return f"{url}?priority_levels=1&queues=default,mail&timeout=2s"
 
 
 @pytest.fixture
