@@ -4,6 +4,7 @@ caller.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -81,10 +82,18 @@ def _queue_and_key(record: JobRecord) -> tuple[str, str]:
 def _earliest_end(records: Sequence[JobRecord]) -> datetime:
     """Before this none of the jobs can have ended, for a job ends after its id was made.
 
-    An id that is no UUIDv7 says nothing about its time.
+    An id that is no UUIDv7 says nothing about its time, nor does one from the future: an application may use
+    ids of its own, and every sixteenth hash looks like a UUIDv7.
     """
     if any(record.id[14] != "7" for record in records):
         return EARLIEST_RUN_AT
-    earliest = min(record.id for record in records)
-    milliseconds = int(earliest[:8] + earliest[9:13], 16)
-    return max(EARLIEST_RUN_AT, datetime.fromtimestamp(milliseconds / 1000, UTC) - _CLOCK_MARGIN)
+    ids = [record.id for record in records]
+    if _milliseconds_of(max(ids)) > (time.time() + _CLOCK_MARGIN.total_seconds()) * 1000:
+        return EARLIEST_RUN_AT
+    earliest = datetime.fromtimestamp(_milliseconds_of(min(ids)) / 1000, UTC)
+    return max(EARLIEST_RUN_AT, earliest - _CLOCK_MARGIN)
+
+
+def _milliseconds_of(job_id: str) -> int:
+    """The time in a UUIDv7, since 1970."""
+    return int(job_id[:8] + job_id[9:13], 16)
