@@ -12,6 +12,8 @@ from jobcontract_postgres.results import as_uuid
 from jobcontract_postgres.sessions import Sessions
 from jobcontract_postgres.statements import Statements
 
+_LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
 
 class OperatorDoors:
     """`Lookup`, `Statistics`, `Cancellation`, `Requeue`, `Pruning` and `Pausing`."""
@@ -29,17 +31,18 @@ class OperatorDoors:
 
     def jobs(self, page: Page) -> list[StoredJob]:
         """As `Lookup.jobs`. A filter by queue or kind looks at no more than the newest 100,000 ended jobs."""
-        if page.cursor is not None and as_uuid(page.cursor) is None:
+        cursor = as_uuid(page.cursor or _LAST_ID)
+        if cursor is None:
             raise InvalidJob("cursor", "is not the cursor of a job")
-        states = [page.state] if page.state else list(State)
-        cursor, queue, kind = (page.cursor,) * 2, (page.queue,) * 2, (page.kind,) * 2
+        states = plain([page.state] if page.state else State)
+        queue, kind = (page.queue, page.queue), (page.kind, page.kind)
         parameters: tuple[object, ...]
         if page.idempotency_key is not None:
             statement = self._statements.get_by_key
-            parameters = (page.idempotency_key, *queue, *kind, plain(states), *cursor, page.limit)
+            parameters = (page.idempotency_key, *queue, cursor, *kind, states, page.limit)
         else:
             statement = self._statements.page
-            parameters = (*(*cursor, *queue, *kind, plain(states)) * 3, page.limit)
+            parameters = (*(cursor, *queue, *kind, states, page.limit) * 3, page.limit)
         return [_stored_job(row) for row in self._sessions.run(statement, parameters)]
 
     def stats(self) -> list[QueueStats]:
