@@ -22,15 +22,15 @@ class PostgresOptions(StoreOptions):
     """
     pool_size: Annotated[int, Field(ge=1, le=1000)] = 10
     """The most connections that one process holds, beside one for LISTEN."""
-    timeout: PositiveDuration = timedelta(seconds=10)
-    """The deadline of each call, connecting and waiting for a free connection included."""
+    timeout: Annotated[PositiveDuration, Field(le=timedelta(days=1))] = timedelta(seconds=10)
+    """The deadline of each call, connecting and waiting for a free connection included. A day at most."""
     max_lifetime: PositiveDuration = timedelta(hours=1)
     """A pooled connection is replaced at this age, so that a moved address or a rotated certificate is
     noticed.
     """
-    retention: Duration = timedelta(days=14)
-    """How long finished jobs and their keys are kept before the housekeeping of `rescue` drops them; 0 is for
-    ever.
+    retention: Annotated[Duration, Field(le=timedelta(days=36_500))] = timedelta(days=14)
+    """How long finished jobs and their keys are kept before the housekeeping of `rescue` drops them: up to
+    36500 days; 0 is for ever.
     """
     listen: Switch = "auto"
     """Whether `wait` listens for notifications. auto: unless a pooler stands in between."""

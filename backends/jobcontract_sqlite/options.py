@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from jobcontract.config import StoreOptions, StoreSettings
 from jobcontract.durations import Duration, PositiveDuration
@@ -22,11 +22,13 @@ class SQLiteOptions(StoreOptions):
 
     synchronous: Annotated[Literal["FULL", "NORMAL", "OFF"], BeforeValidator(_upper)] = "FULL"
     """When SQLite waits for the disk. FULL: at every commit. NORMAL: at checkpoints. OFF: never."""
-    busy_timeout: PositiveDuration = timedelta(seconds=5)
-    """How long a call waits for the other processes on the file before it raises `StoreUnavailable`."""
-    retention: Duration = timedelta(days=14)
-    """How long done and cancelled jobs, and their keys, are kept before `rescue` drops them; 0 is for ever.
-    Dead jobs stay until they are pruned.
+    busy_timeout: Annotated[PositiveDuration, Field(le=timedelta(days=1))] = timedelta(seconds=5)
+    """How long a call waits for the other processes on the file before it raises `StoreUnavailable`: a day at
+    most.
+    """
+    retention: Annotated[Duration, Field(le=timedelta(days=36_500))] = timedelta(days=14)
+    """How long done and cancelled jobs, and their keys, are kept before `rescue` drops them: up to 36500
+    days; 0 is for ever. Dead jobs stay until they are pruned.
     """
 
 

@@ -23,7 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote
 
-from jobcontract.errors import StoreError
+from jobcontract.errors import StoreError, StoreUnavailable
 from jobcontract_sqlite.connections import check_library, connect, transaction, translated
 from jobcontract_sqlite.faults import locked
 from jobcontract_sqlite.options import SQLiteOptions
@@ -135,7 +135,8 @@ class FileConnections:
             if not self._state.wait_for(lambda: not self._forking, self._timeout.total_seconds()):
                 raise locked(self.where, self._timeout)
             if self._closed:
-                raise StoreError(f"{self.where} was closed by this process")
+                # Not for good: a `Backend` that is used again opens a new driver.
+                raise StoreUnavailable(f"{self.where} was closed by this process")
             self._in_use += 1
         try:
             yield
