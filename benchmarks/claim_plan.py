@@ -77,7 +77,7 @@ def fill(connection: psycopg.Connection, count: int) -> None:
 
 def cached_plan_buffers(driver: PostgresDriver) -> int:
     """The buffers that a claim touches with the plan that the driver's session has cached."""
-    with driver._sessions.session() as connection:  # its session is the one whose plan is in question
+    with driver.sessions.session() as connection:  # its session is the one whose plan is in question
         row = connection.execute(
             "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%jobcontract claim %'"
         ).fetchone()
@@ -90,7 +90,7 @@ def cached_plan_buffers(driver: PostgresDriver) -> int:
 
 def fresh_plan_buffers(connection: psycopg.Connection, driver: PostgresDriver) -> int:
     """The same with a plan made now on `connection`: what happens behind a pooler."""
-    call = psycopg.ClientCursor(connection).mogrify(driver._statements.claim.encode(), claim_parameters())
+    call = psycopg.ClientCursor(connection).mogrify(driver.statements.claim.encode(), claim_parameters())
     return explained_buffers(connection, call)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from jobcontract.config import StoreSettings
-from jobcontract.contract import Driver
 from jobcontract_postgres.driver import PostgresDriver
 
+__all__ = ["PostgresDriver", "open_driver"]
 
-def open_driver(settings: StoreSettings) -> Driver:
+
+def open_driver(settings: StoreSettings) -> PostgresDriver:
     """The driver for `settings`. Contacts nothing. Raises `ConfigError` for a bad option."""
     return PostgresDriver(settings)

@@ -19,14 +19,16 @@ class OperatorDoors:
     """`Lookup`, `Statistics`, `Cancellation`, `Requeue`, `Pruning` and `Pausing`."""
 
     def __init__(self, sessions: Sessions, statements: Statements) -> None:
-        self._sessions = sessions
-        self._statements = statements
+        self.sessions = sessions
+        """Its connections; public for those who look inside: doctor, benchmarks, tests."""
+        self.statements = statements
+        """Its SQL; public likewise."""
 
     def get(self, job_id: str) -> StoredJob | None:
         """As `Lookup.get`."""
         if as_uuid(job_id) is None:
             return None
-        rows = self._sessions.run(self._statements.get, (job_id,))
+        rows = self.sessions.run(self.statements.get, (job_id,))
         return _stored_job(rows[0]) if rows else None
 
     def jobs(self, page: Page) -> list[StoredJob]:
@@ -38,47 +40,47 @@ class OperatorDoors:
         queue, kind = (page.queue, page.queue), (page.kind, page.kind)
         parameters: tuple[object, ...]
         if page.idempotency_key is not None:
-            statement = self._statements.get_by_key
+            statement = self.statements.get_by_key
             parameters = (page.idempotency_key, *queue, cursor, *kind, states, page.limit)
         else:
-            statement = self._statements.page
+            statement = self.statements.page
             parameters = (*(cursor, *queue, *kind, states, page.limit) * 3, page.limit)
-        return [_stored_job(row) for row in self._sessions.run(statement, parameters)]
+        return [_stored_job(row) for row in self.sessions.run(statement, parameters)]
 
     def stats(self) -> list[QueueStats]:
         """As `Statistics.stats`. Reads the live and the dead jobs from end to end; the history is not
         counted.
         """
-        return [_queue_stats(row) for row in self._sessions.run(self._statements.stats, ())]
+        return [_queue_stats(row) for row in self.sessions.run(self.statements.stats, ())]
 
     def cancel(self, job_ids: Sequence[str]) -> list[State | None]:
         """As `Cancellation.cancel`."""
         ids = _sorted_ids(job_ids)
-        self._sessions.run(self._statements.cancel, (ids,))
+        self.sessions.run(self.statements.cancel, (ids,))
         return self._states(job_ids)
 
     def requeue(self, job_ids: Sequence[str]) -> list[State | None]:
         """As `Requeue.requeue`."""
         ids = _sorted_ids(job_ids)
-        self._sessions.run(self._statements.requeue, (ids, ids))
+        self.sessions.run(self.statements.requeue, (ids, ids))
         return self._states(job_ids)
 
     def prune(self, older_than: timedelta, states: Collection[State], limit: int) -> int:
         """As `Pruning.prune`."""
         bounds = (older_than, plain(states), limit)
-        ((count,),) = self._sessions.run(self._statements.prune, (*bounds, *bounds))
+        ((count,),) = self.sessions.run(self.statements.prune, (*bounds, *bounds))
         return int(count)
 
     def pause(self, queue: str) -> None:
         """As `Pausing.pause`."""
-        self._sessions.run(self._statements.pause, (queue,))
+        self.sessions.run(self.statements.pause, (queue,))
 
     def resume(self, queue: str) -> None:
         """As `Pausing.resume`."""
-        self._sessions.run(self._statements.resume, (queue,))
+        self.sessions.run(self.statements.resume, (queue,))
 
     def _states(self, job_ids: Sequence[str]) -> list[State | None]:
-        rows = self._sessions.run(self._statements.states, (_sorted_ids(job_ids),))
+        rows = self.sessions.run(self.statements.states, (_sorted_ids(job_ids),))
         found = {job_id: State(state) for job_id, state in rows}
         return [found.get(str(as_uuid(job_id))) for job_id in job_ids]
 

@@ -51,7 +51,7 @@ class PostgresDriver(OperatorDoors, HostedTables):
         self._schema = Schema(statements)
         super().__init__(Sessions(self._server, self._schema, options), statements)
         self._listener = Listener(
-            self._server.connect, self._sessions.may_listen, statements, PRIORITIES, self._sessions.timeout
+            self._server.connect, self.sessions.may_listen, statements, PRIORITIES, self.sessions.timeout
         )
         self._options = options
         self._low_water = LowWater()
@@ -63,25 +63,25 @@ class PostgresDriver(OperatorDoors, HostedTables):
     def capabilities(self) -> Capabilities:
         """As `Driver.capabilities`."""
         if self._capabilities is None:
-            self._capabilities = capabilities_from(self._sessions.facts, self, listen=self._options.listen)
+            self._capabilities = capabilities_from(self.sessions.facts, self, listen=self._options.listen)
         return self._capabilities
 
     def register(self, records: Sequence[JobRecord]) -> list[Registration]:
         """As `Driver.register`. One statement, and a second one when some jobs were known already."""
-        steps = register_steps(self._statements, records)
-        with self._sessions.session() as connection:
+        steps = register_steps(self.statements, records)
+        with self.sessions.session() as connection:
             try:
                 statement = next(steps)
                 while True:
-                    statement = steps.send(self._sessions.send(connection, statement))
+                    statement = steps.send(self.sessions.send(connection, statement))
             except StopIteration as end:
                 registrations: list[Registration] = end.value
                 return registrations
 
     def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
-        """As `JoinsTransactions.register_steps`. What the caller's client raises comes out as `StoreError`."""
+        """As `JoinsTransactions.register_steps`. What the caller's client raises becomes a `StoreError`."""
         try:
-            return (yield from register_steps(self._statements, records))
+            return (yield from register_steps(self.statements, records))
         except Exception as error:
             client_error = find_client_error(error)
             if client_error is None:
@@ -101,8 +101,8 @@ class PostgresDriver(OperatorDoors, HostedTables):
 
     def _claim(self, probes: Probes, limit: int, lease: timedelta) -> list[ClaimedRecord]:
         begun = time.monotonic()
-        rows = self._sessions.run(
-            self._statements.claim,
+        rows = self.sessions.run(
+            self.statements.claim,
             (
                 texts(probes.queues),
                 plain(probes.priorities),
@@ -122,14 +122,14 @@ class PostgresDriver(OperatorDoors, HostedTables):
 
     def complete(self, leases: Sequence[Lease]) -> list[Verdict]:
         """As `Driver.complete`."""
-        rows = self._sessions.run(self._statements.complete, _ids_and_tokens(leases))
+        rows = self.sessions.run(self.statements.complete, _ids_and_tokens(leases))
         return _verdicts(leases, ((job_id, Verdict(True, State.DONE)) for (job_id,) in rows))
 
     def fail(self, failures: Sequence[Failure]) -> list[Verdict]:
         """As `Driver.fail`."""
         ordered = sorted(failures, key=lambda failure: failure.lease.job_id)
-        rows = self._sessions.run(
-            self._statements.fail,
+        rows = self.sessions.run(
+            self.statements.fail,
             (
                 *_ids_and_tokens([failure.lease for failure in ordered]),
                 texts(failure.error for failure in ordered),
@@ -142,20 +142,20 @@ class PostgresDriver(OperatorDoors, HostedTables):
 
     def extend(self, leases: Sequence[Lease], lease: timedelta) -> list[Verdict]:
         """As `Driver.extend`."""
-        rows = self._sessions.run(self._statements.extend, (*_ids_and_tokens(leases), lease))
+        rows = self.sessions.run(self.statements.extend, (*_ids_and_tokens(leases), lease))
         return _verdicts(leases, ((job_id, Verdict(True, State.RUNNING, until)) for job_id, until in rows))
 
     def release(self, leases: Sequence[Lease], delay: timedelta) -> list[Verdict]:
         """As `Driver.release`."""
-        rows = self._sessions.run(self._statements.release, (*_ids_and_tokens(leases), delay))
+        rows = self.sessions.run(self.statements.release, (*_ids_and_tokens(leases), delay))
         return _verdicts(leases, ((job_id, Verdict(True, State.READY, run_at)) for job_id, run_at, _ in rows))
 
     def rescue(self, limit: int) -> Rescued:
         """As `Driver.rescue`. Every ten minutes it also sees to the history: see housekeeping.py."""
-        ((ready, dead, _),) = self._sessions.run(self._statements.rescue, (limit,))
+        ((ready, dead, _),) = self.sessions.run(self.statements.rescue, (limit,))
         if self._keeping_house.acquire(blocking=False):
             try:
-                with self._sessions.session() as connection:
+                with self.sessions.session() as connection:
                     self._housekeeping.run(connection)
             finally:
                 self._keeping_house.release()
@@ -167,14 +167,14 @@ class PostgresDriver(OperatorDoors, HostedTables):
 
     def install(self, *, dry_run: bool = False) -> list[Step]:
         """As `Installation.install`. Its deadline is five minutes: a migration may have much to rewrite."""
-        self._sessions.forget_schema()
-        with self._sessions.session(checked=False, seconds=_INSTALL_DEADLINE) as connection:
+        self.sessions.forget_schema()
+        with self.sessions.session(checked=False, seconds=_INSTALL_DEADLINE) as connection:
             return self._schema.install(connection, self._server.where, dry_run=dry_run)
 
     def close(self) -> None:
         """As `Driver.close`."""
         self._listener.close()
-        self._sessions.close()
+        self.sessions.close()
 
 
 def _claimed_record(row: Row) -> ClaimedRecord:

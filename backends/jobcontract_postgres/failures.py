@@ -45,7 +45,7 @@ class DeadlineExceeded(psycopg.OperationalError):
 
 
 def find_client_error(error: BaseException) -> psycopg.Error | None:
-    """psycopg's error in what another library made of it: SQLAlchemy keeps it as `orig`, Django as the cause."""
+    """psycopg's error in what another library made of it: SQLAlchemy keeps it as `orig`, Django as cause."""
     for candidate in (error, getattr(error, "orig", None), error.__cause__):
         if isinstance(candidate, psycopg.Error):
             return candidate

@@ -35,7 +35,7 @@ def register_steps(statements: Statements, records: Sequence[JobRecord]) -> Step
             for position, holder, state, conflict in (yield _look_up(statements, left)):
                 if holder is not None:  # else it has gone meanwhile
                     known = Registration(UUID(holder), created=False, state=State(state), conflict=conflict)
-                    found[left[position - 1].id] = known
+                    found[left[int(position) - 1].id] = known
             left = [record for record in left if record.id not in found]
         if len(found) == len(records):
             return [found[record.id] for record in records]

@@ -33,7 +33,7 @@ class Server:
     def __init__(self, settings: StoreSettings, options: PostgresOptions) -> None:
         """Raises `ConfigError` for options that contradict each other."""
         self._password = settings.url.password.get_secret_value() if settings.url.password else None
-        self._parameters = _parameters(settings, options)
+        self._parameters = connection_parameters(settings, options)
         self._warned = False
         self.where = _describe(settings, options)
         """Hosts and database as people would say it, for errors."""
@@ -75,7 +75,7 @@ def _describe(settings: StoreSettings, options: PostgresOptions) -> str:
     return f"PostgreSQL at {hosts}" + (f", database {database!r}" if database else "")
 
 
-def _parameters(settings: StoreSettings, options: PostgresOptions) -> dict[str, str | int]:
+def connection_parameters(settings: StoreSettings, options: PostgresOptions) -> dict[str, str | int]:
     """libpq's parameters. What is not set stays out, so that PG* variables and the password file count."""
     url = settings.url
     if url.hosts and options.host:

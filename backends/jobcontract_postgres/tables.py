@@ -1,4 +1,4 @@
-"""The side door `HostsTables`: tables of others in our schema, and transactions on our connections for them."""
+"""The side door `HostsTables`: tables of others in our schema, and transactions on our connections."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ class HostedTables:
     """`HostsTables`."""
 
     dialect: Dialect = "postgresql"
-    _sessions: Sessions
-    _statements: Statements
+    sessions: Sessions
+    statements: Statements
 
     def table(self, name: str) -> str:
         """As `HostsTables.table`."""
-        return f"{quote(self._statements.schema)}.{quote(name)}".replace("%", "%%")
+        return f"{quote(self.statements.schema)}.{quote(name)}".replace("%", "%%")
 
     @contextmanager
     def transaction(self) -> Generator[Transaction]:
         """As `HostsTables.transaction`."""
-        with self._sessions.session() as connection:
-            with connection.transaction():
-                try:
-                    yield _Open(connection, self._sessions.timeout)
-                finally:
-                    connection.expire_in(self._sessions.timeout)  # for the COMMIT or ROLLBACK
+        with self.sessions.session() as connection, connection.transaction():
+            try:
+                yield _Open(connection, self.sessions.timeout)
+            finally:
+                connection.expire_in(self.sessions.timeout)  # for the COMMIT or ROLLBACK
 
     def joining_steps(self) -> Steps[None]:
         """As `HostsTables.joining_steps`. Nothing to ask: in another database the tables are missing."""
@@ -38,7 +37,7 @@ class HostedTables:
 
     def wake(self, topic: str) -> Statement | None:
         """As `HostsTables.wake`."""
-        return Statement(self._statements.wake_topic, (topic,))
+        return Statement(self.statements.wake_topic, (topic,))
 
 
 class _Open:

@@ -1,4 +1,4 @@
-"""Stores on PostgreSQL: a schema of its own for each test, and servers of its own for those that break them."""
+"""Stores on PostgreSQL, each in a schema of its own, and servers of their own for tests that break them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def open_another(postgres_server: PostgresServer) -> Generator[OpenStore]:
         store.driver.close()
     with postgres_server.connect() as connection:
         for store in opened:
-            connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(store.schema))
+            connection.execute(
+                sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(store.schema))
+            )
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from jobcontract_postgres import PostgresDriver
-from psycopg import sql
+from jobcontract_postgres.statements import quote
 
 from jobcontract.config import StoreSettings
 from jobcontract.contract import ClaimedRecord, Failure, Job, Lease, Registration
@@ -27,7 +28,7 @@ class Store:
     """A driver, and the schema it was told to use."""
 
     driver: PostgresDriver
-    schema: sql.Identifier
+    schema: str
 
     def register(self, *jobs: Job) -> list[Registration]:
         return self.driver.register([job.to_record() for job in jobs])
@@ -37,8 +38,8 @@ class Store:
     ) -> list[ClaimedRecord]:
         return self.driver.claim([queue], limit, lease)
 
-    def claim_one(self, **options: timedelta) -> Lease:
-        (claimed,) = self.claim(1, **options)
+    def claim_one(self, lease: timedelta = LEASE) -> Lease:
+        (claimed,) = self.claim(1, lease=lease)
         return claimed.lease
 
     def complete(self, *leases: Lease) -> list[bool]:
@@ -47,15 +48,15 @@ class Store:
     def fail(self, lease: Lease, *, permanent: bool = False) -> bool:
         return self.driver.fail([Failure(lease, "it broke", NOTHING, permanent)])[0].applied
 
-    def sql(self, text: str) -> sql.Composed:
-        """`text` with the schema's name at ``{}``."""
-        return sql.SQL(text).format(self.schema)  # type: ignore[arg-type]
+    def sql(self, statement: str) -> bytes:
+        """`statement` with the schema's name where it says OURS."""
+        return re.sub(r"\bOURS\b", lambda _: quote(self.schema), statement).encode()
 
 
 def open_store(url: str, **options: str) -> Store:
     """A store at `url`. Contacts nothing."""
     driver = PostgresDriver(StoreSettings("test", StoreURL.parse(url), options))
-    return Store(driver, sql.Identifier(options.get("schema", "jobcontract")))
+    return Store(driver, options.get("schema", "jobcontract"))
 
 
 def jobs(count: int, **fields: object) -> list[Job]:

@@ -106,5 +106,5 @@ def test_statements_are_read_committed_whatever_the_default_is(
     server = pgbouncer_server if pooled else postgres_server
     with installed(server.url(database)) as store:
         show = "SELECT current_setting('transaction_isolation')"
-        assert store.driver._sessions.run(show, ()) == [("read committed",)]
+        assert store.driver.sessions.run(show, ()) == [("read committed",)]
     postgres_server.drop_database(database)

@@ -12,8 +12,8 @@ from tests.postgres.stores import open_store
 from tests.servers.postgres import PostgresServer
 
 MILLION = 1_000_000
-# Ten ranges are looked at, ten jobs are locked, updated and entered in three indexes: 168 on PostgreSQL 15. A range
-# that is read past its end would cost thousands.
+# Ten ranges are looked at, ten jobs are locked, updated and entered in three indexes: 168 on PostgreSQL 15. A
+# range that is read past its end would cost thousands.
 MOST_BUFFERS = 400
 
 

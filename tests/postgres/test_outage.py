@@ -1,11 +1,13 @@
-"""A server that is stopped, restarted or silent: every call ends in time, and the next one works by itself."""
+"""A server that is stopped, restarted or silent: each call ends in time, and the next works by itself."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import psycopg
 import pytest
@@ -101,7 +103,7 @@ def test_a_restart_costs_no_call_an_error(own_server: PostgresServer, own_store:
 
 def fill_the_pool(store: Store, size: int) -> None:
     """Use `size` connections at once."""
-    sessions = [store.driver._sessions.session() for _ in range(size)]
+    sessions = [store.driver.sessions.session() for _ in range(size)]
     for session in sessions:
         session.__enter__()
     for session in sessions:
@@ -112,6 +114,9 @@ def test_terminated_sessions_under_load_lose_no_job(own_server: PostgresServer, 
     registered: list[Job] = []
     done: list[str] = []
     stop = threading.Event()
+
+    def registered_at_least(count: int) -> bool:
+        return len(registered) >= count
 
     def produce() -> None:
         while not stop.is_set():
@@ -144,7 +149,7 @@ def test_terminated_sessions_under_load_lose_no_job(own_server: PostgresServer, 
                 " WHERE application_name = 'jobcontract' AND pid <> pg_backend_pid()"
             )
             count = len(registered)
-            until(lambda: len(registered) >= count + 5, "producers go on")
+            until(partial(registered_at_least, count + 5), "producers go on")
     stop.set()
     for thread in threads:
         thread.join()
@@ -160,9 +165,10 @@ def finished_ids(server: PostgresServer) -> set[str]:
 def test_a_waiter_hears_of_new_jobs_after_the_listeners_session_was_terminated(
     own_server: PostgresServer, own_store: Store
 ) -> None:
-    assert own_store.driver.wait(["default"], NOTHING) is False
+    assert own_store.driver.wait(["default"], timedelta(milliseconds=200)) is False
     own_server.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%LISTEN%' AND pid <> pg_backend_pid()"
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE query LIKE '%next_due%' AND pid <> pg_backend_pid()"
     )
     heard: list[bool] = []
     waiting = threading.Thread(
@@ -197,8 +203,7 @@ def test_a_server_that_is_down_is_said_at_once_and_by_its_address(own_server: Po
 def test_a_full_server_is_worth_another_try(own_server: PostgresServer, own_store: Store) -> None:
     """psycopg gives no code for "too many clients already"."""
     holding: list[psycopg.Connection] = []
-    own_store.driver._sessions.close()
-    with pytest.raises(psycopg.OperationalError):
+    with contextlib.suppress(psycopg.OperationalError):
         while True:
             holding.append(own_server.connect())
     late = open_store(own_server.url())
@@ -229,7 +234,7 @@ def test_what_a_call_left_behind_on_the_server_is_cancelled(own_server: Postgres
 
 def test_a_pool_that_is_too_small_says_so(own_server: PostgresServer) -> None:
     with installed(own_server.url(), pool_size="1", timeout="200ms") as store:
-        with store.driver._sessions.session(), pytest.raises(StoreUnavailable, match="raise pool_size"):
+        with store.driver.sessions.session(), pytest.raises(StoreUnavailable, match="raise pool_size"):
             store.claim()
         store.claim()
 

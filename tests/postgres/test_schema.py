@@ -129,7 +129,7 @@ def test_an_installation_does_not_hear_another_ones_jobs(open_another: OpenStore
     assert heard == [False]
 
 
-# Installing ---------------------------------------------------------------------------------------------------
+# Installing ------------------------------------------------------------------------------------------------
 
 
 def test_installing_again_does_nothing(store: Store) -> None:
@@ -155,9 +155,8 @@ def test_many_install_at_once(open_another: OpenStore) -> None:
     schema = f"test_many_{id(open_another)}"
     stores = [open_another(schema=schema) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        done = [
-            step.title for steps in pool.map(lambda store: store.driver.install(), stores) for step in steps
-        ]
+        installing = [pool.submit(store.driver.install) for store in stores]
+        done = [step.title for each in installing for step in each.result()]
     assert len(done) == len(set(done)), "each step was done once"
     run_every_verb(stores[0])
 
@@ -167,12 +166,12 @@ def test_an_installation_interrupted_in_the_middle_leaves_nothing_half_done(
 ) -> None:
     """Each migration is one transaction, with its own record in it."""
     store = open_another()
-    connection.execute(store.sql("CREATE SCHEMA {}"))
-    connection.execute(store.sql("CREATE VIEW {}.jobs AS SELECT 1"))  # in the way of the last statement
+    connection.execute(store.sql("CREATE SCHEMA OURS"))
+    connection.execute(store.sql("CREATE VIEW OURS.jobs AS SELECT 1"))  # in the way of the last statement
     with pytest.raises(StoreError, match="already exists"):
         store.driver.install()
     rows = connection.execute(
-        "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace", (store.schema.as_string(),)
+        "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace", (store.sql("OURS").decode(),)
     ).fetchall()
     assert rows == [("jobs",)]
 
@@ -183,12 +182,12 @@ def test_the_effects_table_of_an_application_is_taken_over(
     """`create_effects_table` may have been there first."""
     store = open_another()
     with connection.transaction():
-        create_effects_table(connection, schema=store.schema.as_string().strip('"'))
+        create_effects_table(connection, schema=store.schema)
     store.driver.install()
     run_every_verb(store)
 
 
-# Fitting --------------------------------------------------------------------------------------------------------
+# Fitting ---------------------------------------------------------------------------------------------------
 
 
 VERBS: dict[str, Callable[[Store], object]] = {
@@ -211,7 +210,7 @@ def test_a_missing_schema_names_the_command_that_makes_it(
 def test_an_older_schema_names_the_command_that_upgrades_it(
     store: Store, connection: psycopg.Connection, verb: Callable[[Store], object]
 ) -> None:
-    connection.execute(store.sql("UPDATE {}.schema_version SET version = version - %s"), (VERSION,))
+    connection.execute(store.sql("UPDATE OURS.schema_version SET version = version - %s"), (VERSION,))
     with pytest.raises(
         StoreError, match=f"has version 0 and this jobcontract needs {VERSION}; run `jobctl init`"
     ):
@@ -222,8 +221,8 @@ def test_an_older_schema_names_the_command_that_upgrades_it(
 def test_a_newer_schema_asks_for_a_newer_package(
     store: Store, connection: psycopg.Connection, verb: Callable[[Store], object]
 ) -> None:
-    connection.execute(store.sql("INSERT INTO {}.schema_version VALUES (9999, 'from the future')"))
-    with pytest.raises(StoreError, match="has version 9999, and this .* knows .*; upgrade the package"):
+    connection.execute(store.sql("INSERT INTO OURS.schema_version VALUES (9999, 'from the future')"))
+    with pytest.raises(StoreError, match=r"has version 9999, and this .* knows .*; upgrade the package"):
         verb(store)
     with pytest.raises(StoreError, match="upgrade the package"):
         store.driver.install()
@@ -231,7 +230,7 @@ def test_a_newer_schema_asks_for_a_newer_package(
 
 def test_a_schema_that_was_dropped_meanwhile_is_said(store: Store, connection: psycopg.Connection) -> None:
     store.claim()
-    connection.execute(store.sql("DROP SCHEMA {} CASCADE"))
+    connection.execute(store.sql("DROP SCHEMA OURS CASCADE"))
     for _ in range(2):
         with pytest.raises(StoreError, match="run `jobctl init`"):
             store.claim()
@@ -249,32 +248,29 @@ def test_a_worker_may_not_have_the_right_to_make_partitions(
 ) -> None:
     """It runs all the same: what ends goes into the safety net, and `jobctl init` is the owner's."""
     role = f"worker_{id(store)}"
-    name = sql.Identifier(role)
-    connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(name, sql.Literal(role)))
+    connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'".encode())
     try:
-        connection.execute(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(store.schema, name))
+        connection.execute(store.sql(f"GRANT USAGE ON SCHEMA OURS TO {role}"))
         connection.execute(
-            sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {} TO {}").format(
-                store.schema, name
-            )
+            store.sql(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA OURS TO {role}")
         )
         _drop_partitions(store, connection)
-        worker = open_another(schema=store.schema.as_string().strip('"'), role=role)
+        worker = open_another(schema=store.schema, role=role)
         store.register(*jobs(1))
         assert worker.driver.rescue(10) == (0, 0)
         assert worker.complete(worker.claim_one()) == [True]
-        rows = connection.execute(store.sql("SELECT count(*) FROM {}.done_jobs_rest")).fetchall()
+        rows = connection.execute(store.sql("SELECT count(*) FROM OURS.done_jobs_rest")).fetchall()
         assert rows == [(1,)]
     finally:
-        connection.execute(sql.SQL("DROP OWNED BY {}").format(name))
-        connection.execute(sql.SQL("DROP ROLE {}").format(name))
+        connection.execute(f"DROP OWNED BY {role}".encode())
+        connection.execute(f"DROP ROLE {role}".encode())
 
 
 def _drop_partitions(store: Store, connection: psycopg.Connection) -> None:
     names = connection.execute(
         "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass"
         " AND inhrelid::regclass::text NOT LIKE '%%rest'",
-        (store.sql("{}.done_jobs").as_string(),),
+        (store.sql("OURS.done_jobs").decode(),),
     ).fetchall()
     for (name,) in names:
         connection.execute(f"DROP TABLE {name}".encode())
