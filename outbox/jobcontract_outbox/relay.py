@@ -136,6 +136,10 @@ class TargetLoop(threading.Thread):
             if not self._breaker.closed:
                 raise StoreUnavailable(f"the target {self.target_name!r}: {self._breaker.reason}")
 
+    def prune(self) -> bool:
+        """Forget some jobs that are past the retention; whether there may be more. The loop does it, too."""
+        return self._pruner.prune()
+
     def stop(self) -> None:
         """Take no further batch. Returns at once; `join` waits for the confirms of the one under way."""
         self._stopping.set()
@@ -156,7 +160,7 @@ class TargetLoop(threading.Thread):
             try:
                 # After a fault one row shows whether the target is back, and one is what may go twice.
                 taken = self._turn(self._options.batch if self._breaker.closed else 1)
-                self._prune()
+                self._prune_in_turn()
                 failures = 0
                 if taken:
                     pause = _FIRST_PAUSE
@@ -267,7 +271,7 @@ class TargetLoop(threading.Thread):
         # What is due already, and was not taken, is held up or another relay's.
         return float(row[0]) if row and row[0] is not None and row[0] > 0 else float("inf")
 
-    def _prune(self) -> None:
+    def _prune_in_turn(self) -> None:
         if time.monotonic() >= self._prune_at:
-            more = self._pruner.prune()
+            more = self.prune()
             self._prune_at = time.monotonic() + (0 if more else _PRUNE_EVERY)

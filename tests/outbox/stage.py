@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -53,16 +54,23 @@ class Stage:
         for name in self.targets:
             self.backend(name).install()
 
-    def relay(self, *names: str, batch: int = 500, attempts: int = 10) -> Relay:
+    def relay(
+        self,
+        *names: str,
+        batch: int = 500,
+        attempts: int = 10,
+        retention: timedelta = timedelta(days=14),
+    ) -> Relay:
         """A relay that is not started, closed with the stage."""
-        relay = Relay(find_ends(self.settings, names), RelayOptions(batch=batch, attempts=attempts))
+        options = RelayOptions(batch=batch, attempts=attempts, retention=retention)
+        relay = Relay(find_ends(self.settings, names), options)
         self._stack.callback(relay.close)
         self._stack.callback(relay.stop)
         return relay
 
-    def publish(self, *names: str, **options: int) -> int:
+    def publish(self, *names: str, batch: int = 500, attempts: int = 10) -> int:
         """One pass of a relay; how many jobs it published."""
-        relay = self.relay(*names, **options)
+        relay = self.relay(*names, batch=batch, attempts=attempts)
         relay.run_once()
         return sum(loop.published for loop in relay.loops)
 

@@ -31,9 +31,9 @@ def begin(stage: Stage) -> Begin:
 def transaction_on(url: str) -> Generator[object]:
     if url.startswith("sqlite"):
         path = url.removeprefix("sqlite:///")
-        with closing(sqlite3.connect(path, timeout=10)) as connection, connection:
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
+        with closing(sqlite3.connect(path, timeout=10)) as lite, lite:
+            lite.execute("BEGIN IMMEDIATE")
+            yield lite
     else:
         with psycopg.connect(url) as connection:
             yield connection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 from jobcontract_rabbitmq.topology import Address, Topology
@@ -119,7 +119,7 @@ def test_a_memory_alarm_stops_the_relay_and_costs_nothing(
 
 
 @contextlib.contextmanager
-def _memory_alarm(server: RabbitServer) -> Iterator[None]:
+def _memory_alarm(server: RabbitServer) -> Generator[None]:
     server.rabbitmqctl("set_vm_memory_high_watermark", "0.000001")
     try:
         until(lambda: bool(server.api("GET", "/nodes")[0]["mem_alarm"]))

@@ -1,0 +1,255 @@
+"""The relay is killed with -9, its connections are cut, the servers restart: nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from jobcontract import Job
+from tests.outbox.conftest import MakeStage
+from tests.outbox.stage import Stage, drain, drain_until, ids, jobs, until
+from tests.servers.binaries import Programs
+from tests.servers.postgres import PostgresServer
+from tests.servers.proxy import Predicate, Proxy, When, contains
+
+BATCH = 100
+COUNT = 300
+
+CLAIM = contains(b"jobcontract outbox claim")
+LANES = contains(b"jobcontract outbox lanes")
+DELETE = contains(b"jobcontract outbox delete")
+COMMIT = contains(b"jobcontract outbox delete", b"COMMIT")
+"""The COMMIT behind the first DELETE: the predicate sees all that the connection has sent."""
+
+
+@pytest.fixture
+def host_proxy(postgres_server: PostgresServer) -> Iterator[Proxy]:
+    """Stands between the relay and the outbox's database."""
+    with Proxy(postgres_server.address) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def stage(make_stage: MakeStage, postgres_url: str, rabbit_url: str) -> Stage:
+    """RabbitMQ behind an outbox in PostgreSQL: the producer's and the worker's view."""
+    return make_stage(postgres_url, rabbitmq=rabbit_url)
+
+
+@pytest.fixture
+def relays(
+    make_stage: MakeStage, stage: Stage, host_proxy: Proxy, postgres_server: PostgresServer, rabbit_url: str
+) -> Stage:
+    """The same, as the relay sees it."""
+    database = stage.host_url.rpartition("/")[2]
+    proxied = postgres_server.url(database, host=host_proxy.host, port=host_proxy.port)
+    return make_stage(f"{proxied}?timeout=3", install=False, rabbitmq=rabbit_url)
+
+
+@pytest.mark.parametrize("when", [When.BEFORE_REQUEST, When.BEFORE_REPLY], ids=["before", "behind"])
+@pytest.mark.parametrize(
+    "statement", [CLAIM, LANES, DELETE, COMMIT], ids=["claim", "lanes", "delete", "commit"]
+)
+def test_a_relay_killed_at_any_statement_loses_nothing(
+    stage: Stage, relays: Stage, host_proxy: Proxy, statement: Predicate, when: When
+) -> None:
+    made = jobs(COUNT)
+    stage.backend().register_many(made)
+    with relays.process("relay", "--batch", str(BATCH)) as relay:
+        killed = (
+            host_proxy.cut_next_reply(statement, reply=_killing(relay))
+            if when is When.BEFORE_REPLY
+            else host_proxy.cut_next_request(lambda sent: statement(sent) and _killing(relay)(sent))
+        )
+        killed.wait(60)
+        assert relay.wait() == -signal.SIGKILL
+    until(lambda: stage.publish() == 0 and stage.status().pending == 0)
+    claims = drain_until(stage.backend(), COUNT)
+    assert {claim.job.id for claim in claims} == {job.id for job in made}
+    assert len(claims) <= COUNT + BATCH
+
+
+def _killing(process: subprocess.Popen[str]) -> Predicate:
+    def kill(_: bytes) -> bool:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return True
+
+    return kill
+
+
+@pytest.mark.parametrize(
+    "statement", [CLAIM, LANES, DELETE, COMMIT], ids=["claim", "lanes", "delete", "commit"]
+)
+def test_a_relay_whose_database_connection_is_cut_goes_on(
+    stage: Stage, relays: Stage, host_proxy: Proxy, statement: Predicate
+) -> None:
+    made = jobs(COUNT)
+    stage.backend().register_many(made)
+    relay = relays.relay(batch=BATCH)
+    cut = host_proxy.cut_next_reply(statement)
+    relay.start()
+    cut.wait(30)
+    claims = drain_until(stage.backend(), COUNT)
+    until(lambda: stage.status().pending == 0)
+    claims += drain(stage.backend())
+    assert {claim.job.id for claim in claims} == {job.id for job in made}
+    assert len(claims) <= COUNT + BATCH
+
+
+def test_a_relay_notices_a_silent_database_and_comes_back(
+    stage: Stage, relays: Stage, host_proxy: Proxy
+) -> None:
+    relay = relays.relay()
+    (loop,) = relay.loops
+    relay.start()
+    stage.backend().register(Job(kind="work"))
+    drain_until(stage.backend(), 1)
+    host_proxy.blackhole()
+    until(lambda: loop.fault != "")
+    host_proxy.pass_all()
+    stage.backend().register(Job(kind="work"))
+    drain_until(stage.backend(), 1)
+    until(lambda: loop.fault == "")
+
+
+def test_a_relay_survives_the_restart_of_its_database(
+    make_stage: MakeStage, postgres_programs: Programs, redis_url: str
+) -> None:
+    with PostgresServer(programs=postgres_programs, fsync=False) as server:
+        stage = make_stage(server.url(), redis=redis_url)
+        relay = stage.relay()
+        relay.start()
+        for _ in range(2):
+            job = Job(kind="work")
+            stage.backend().register(job)
+            assert ids(drain_until(stage.backend(), 1)) == [job.id]
+            server.kill()
+            until(lambda: relay.loops[0].fault != "")
+            server.start()
+        stage.close()
+
+
+def test_an_outbox_that_was_dumped_and_restored_into_a_new_cluster_drains(
+    make_stage: MakeStage, postgres_programs: Programs, postgres_server: PostgresServer, redis_url: str
+) -> None:
+    database = postgres_server.create_database()
+    made = [Job(kind="work", idempotency_key=str(number)) for number in range(100)]
+    old = make_stage(postgres_server.url(database), redis=redis_url)
+    old.backend().register_many(made[:50])
+    old.publish()
+    old.backend().register_many(made[50:])
+    dump = _dump(postgres_server, database)
+    with PostgresServer(programs=postgres_programs, fsync=False) as server:
+        new = make_stage(server.url(), redis=redis_url)
+        _restore(server, dump)
+        assert not new.backend().register(made[0]).created
+        assert new.publish() == 50
+        late = Job(kind="work")
+        new.backend().register(late)
+        assert new.publish() == 1
+        claims = drain_until(new.backend(), 101)
+        assert sorted(ids(claims)) == sorted([*(job.id for job in made), late.id])
+        new.close()
+    old.close()
+    postgres_server.drop_database(database)
+
+
+OUTBOX_TABLES = ("outbox_schema", "outbox_targets", "outbox_jobs", "outbox")
+
+
+def _dump(server: PostgresServer, database: str) -> dict[str, bytes]:
+    """The data of the outbox's tables, as pg_dump takes them."""
+    with server.connect(database) as connection:
+        return {table: _copied(connection, table) for table in OUTBOX_TABLES}
+
+
+def _copied(connection: psycopg.Connection, table: str) -> bytes:
+    with connection.cursor().copy(f"COPY jobcontract.{table} TO STDOUT".encode()) as copy:
+        return b"".join(bytes(block) for block in copy)
+
+
+def _restore(server: PostgresServer, dump: dict[str, bytes]) -> None:
+    with server.connect() as connection:
+        for table, content in dump.items():
+            connection.execute(f"TRUNCATE jobcontract.{table}".encode())
+            with connection.cursor().copy(f"COPY jobcontract.{table} FROM STDIN".encode()) as copy:
+                copy.write(content)
+        connection.execute(
+            "SELECT setval('jobcontract.outbox_seq_seq', (SELECT max(seq) FROM jobcontract.outbox))"
+        )
+
+
+def test_open_transactions_elsewhere_delay_nothing(
+    make_stage: MakeStage, postgres_server: PostgresServer, postgres_url: str, redis_url: str
+) -> None:
+    stage = make_stage(postgres_url, redis=redis_url)
+    with contextlib.ExitStack() as stack:
+        for url in (postgres_url, postgres_server.url()):
+            connection = stack.enter_context(psycopg.connect(url))
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.execute("SELECT pg_current_xact_id()")
+        made = jobs(10)
+        stage.backend().register_many(made)
+        assert stage.publish() == 10
+        assert len(drain_until(stage.backend(), 10)) == 10
+
+
+def test_what_a_killed_relay_had_leased_goes_when_the_lease_has_run_out(
+    make_stage: MakeStage, redis_url: str, tmp_path: object
+) -> None:
+    stage = make_stage(f"sqlite:///{tmp_path}/outbox.db", redis=redis_url)
+    made = jobs(20)
+    stage.backend().register_many(made)
+    program = f"""
+        import os, signal
+        from datetime import timedelta
+        from pathlib import Path
+        from jobcontract.config import load_settings
+        from jobcontract_outbox.ends import find_ends
+        from jobcontract_outbox.leasing import LeasingSource
+        from jobcontract_outbox.statements import Statements
+        (ends,) = find_ends(load_settings(Path({str(stage.file)!r})))
+        opened = ends.open()
+        source = LeasingSource(
+            opened.tables, opened.driver.schema, Statements(opened.tables), "redis", 10, timedelta(seconds=3)
+        )
+        with source.take(10) as batch:
+            assert batch.size == 10
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    leased_at = time.monotonic()
+    assert stage.publish() == 10
+    until(lambda: stage.publish() == 10)
+    assert time.monotonic() - leased_at > 1
+    assert sorted(ids(drain_until(stage.backend(), 20))) == sorted(job.id for job in made)
+
+
+def test_a_stop_waits_for_the_confirms(
+    make_stage: MakeStage, postgres_url: str, proxied_rabbit_url: str, rabbit_proxy: Proxy
+) -> None:
+    stage = make_stage(postgres_url, rabbitmq=proxied_rabbit_url)
+    made = jobs(1000)
+    stage.backend().register_many(made)
+    with stage.process("relay", "--batch", "100") as relay:
+        rabbit_proxy.delay(0.2)
+        until(lambda: stage.sql("SELECT count(*) FROM {outbox}") < [(1000,)])
+        relay.send_signal(signal.SIGTERM)
+        assert relay.wait() == 0
+        rabbit_proxy.pass_all()
+    left = stage.status().pending
+    assert 0 < left < 1000
+    claims = drain_until(stage.backend(), 1000 - left)
+    assert len(claims) == 1000 - left
+    stage.publish()
+    claims += drain_until(stage.backend(), left)
+    assert sorted(ids(claims)) == sorted(job.id for job in made)
