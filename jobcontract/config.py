@@ -86,7 +86,8 @@ class BackendTable(BaseModel):
 
     url: SecretStr
     outbox: StoreName | None = None
-    """The SQL backend through which jobs are registered: they commit there, and `jobctl relay` publishes them.
+    """The SQL backend through which jobs are registered: they commit there, and `jobctl relay` publishes
+    them.
     """
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
@@ -277,7 +278,7 @@ def _table(path: Path, values: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors write a mark
     except FileNotFoundError:
         raise ConfigError(f"the configuration file {path} does not exist") from None
     except (OSError, UnicodeDecodeError) as error:

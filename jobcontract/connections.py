@@ -309,8 +309,10 @@ def _psycopg_tuples(cursor: object) -> Any:
 
 def _family(connection: object) -> str:
     """The library that `connection` comes from, by its class and the classes above it: an application may
-    subclass them.
+    subclass them. "" for what is no connection, such as a cursor or an engine.
     """
+    if not hasattr(connection, "commit"):
+        return ""
     for ancestor in type(connection).__mro__:
         package = ancestor.__module__.partition(".")[0]
         if package in ("psycopg", "sqlite3", "sqlalchemy", "django"):

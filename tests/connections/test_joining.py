@@ -162,7 +162,7 @@ def test_a_key_that_came_after_the_callers_snapshot_asks_for_another_try(backend
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.execute("SELECT 'the snapshot is taken'")
     first = backend.register(Job(kind="k", idempotency_key="key"))
-    with pytest.raises(StoreUnavailable, match="roll back and run the transaction again"):
+    with pytest.raises(StoreUnavailable, match="could not serialize access"):
         backend.register(Job(kind="k", idempotency_key="key"), connection=connection)
     caller.rollback()
     assert (
@@ -204,6 +204,17 @@ def test_a_connection_of_another_database_kind_is_refused(backend: Backend, tmp_
     ):
         backend.register(Job(kind="k"), connection=other.begin())
     other.close()
+
+
+@pytest.mark.parametrize(
+    ("store", "kind"),
+    [("postgres", Psycopg), ("postgres", Django), ("sqlite", SQLite), ("sqlite", Django)],
+)
+def test_a_cursor_is_no_connection(backend: Backend, caller: Caller) -> None:
+    cursor = caller.begin().cursor()
+    with pytest.raises(Unsupported, match=r"Cursor\w* can't carry a job; pass a psycopg 3"):
+        backend.register(Job(kind="k"), connection=cursor)
+    caller.rollback()
 
 
 @pytest.mark.parametrize("store", ["sqlite"])

@@ -54,6 +54,10 @@ def test_a_file_names_stores_and_the_default(write: Write) -> None:
     assert settings.source == path
 
 
+def test_a_byte_order_mark_of_an_editor_is_no_mistake(write: Write) -> None:
+    assert load(write('\ufeffdefault = "main"\n[backends.main]\nurl = "sqlite://"')).store().name == "main"
+
+
 def test_the_only_store_is_the_default(write: Write) -> None:
     assert load(write('[backends.main]\nurl = "sqlite://"')).store().name == "main"
 

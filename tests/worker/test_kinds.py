@@ -143,7 +143,6 @@ class Area(JobInput, kind="area"):
     days: Json[list[date]]
 
     @computed_field
-    @property
     def square(self) -> int:
         return self.width**2
 
