@@ -24,7 +24,8 @@ OUTBOX_ENTRY_POINT_GROUP = "jobcontract.outbox"
 
 DriverOpener = Callable[[StoreSettings], Driver]
 OutboxComposer = Callable[[Driver, Driver, str, str], Driver]
-"""``open_outbox(target, host, target_name, host_name)``: a driver that registers in a table of `host` and does
+"""``open_outbox(target, host, target_name, host_name)``: a driver that registers in a table of `host` and
+does
 all else on `target`; both are its to close. Raises `ConfigError` when `host` can't hold one."""
 
 

