@@ -59,6 +59,8 @@ Result = TypeVar("Result")
 
 _NET = 0.5
 """Seconds after its deadline that a call has to end by itself, with what it knows."""
+_DEAF = 0.5
+"""Seconds between attempts to listen to a server that can't be reached."""
 _MOST_REMEMBERED = 100_000
 
 
@@ -72,7 +74,7 @@ class RabbitDriver:
         self._target = Target(settings, self._options)
         self._topology = Topology(self._options.namespace, self._options.priority_levels)
         self._timeout = self._options.timeout.total_seconds()
-        self._io = IOThread(f"jobcontract-rabbitmq-{settings.name}")
+        self._io = IOThread(f"jobcontract-rabbitmq-{settings.name}", self.close)
         self._consuming = Link(self._target, f"consumer {os.getpid()}")
         self._publishing = Link(self._target, f"publisher {os.getpid()}")
         self._publisher = Publisher(self._publishing, self._options.window)
@@ -155,12 +157,16 @@ class RabbitDriver:
     def wait(self, queues: Sequence[str], timeout: timedelta) -> bool:
         """Have the server deliver, and return when it did."""
         end = time.monotonic() + timeout.total_seconds()
-        try:
-            return self._run("waiting for jobs", lambda: self._wait(queues, end), until=end)
-        except StoreUnavailable:
-            # The caller's next claim will say so. Here it only means that nothing is heard.
-            self._closed.wait(max(0.0, end - time.monotonic()))
-            return False
+        while not self._closed.is_set():
+            try:
+                return self._run("waiting for jobs", lambda: self._wait(queues, end), until=end)
+            except StoreUnavailable:
+                # The caller's next claim will say so. Here it means that nothing is heard for a while.
+                left = end - time.monotonic()
+                if left <= 0:
+                    break
+                self._closed.wait(min(left, _DEAF))
+        return False
 
     def close(self) -> None:
         """Give back what was fetched and not claimed, and close both connections."""

@@ -128,17 +128,17 @@ class Intake:
             while not self._closed:
                 if await self._listen(taps):
                     return True
-                arrival = loop.create_future()
-                self._waiters.add(arrival)
+                change = loop.create_future()
+                self._waiters.add(change)
                 missing = not all(tap.listening for tap in taps)
                 pause = min(_LOOK_AGAIN if missing else until - loop.time(), until - loop.time())
                 try:
                     async with asyncio.timeout(max(pause, 0)):
-                        await arrival
+                        await change
                 except TimeoutError:
                     pass
                 finally:
-                    self._waiters.discard(arrival)
+                    self._waiters.discard(change)
                 if any(tap.buffer for tap in taps):
                     return True
                 if loop.time() >= until:
@@ -163,7 +163,7 @@ class Intake:
                 self._sweep_soon()
             return any(tap.buffer for tap in taps)
 
-    def _on_arrival(self) -> None:
+    def _on_change(self) -> None:
         self._sweep_soon()
         if not self._waiters:
             return
@@ -245,7 +245,7 @@ class Intake:
         tap = self._taps.get(address)
         if tap is None:
             name = self._topology.ready_queue(address)
-            tap = self._taps[address] = Tap(self._link, address, name, self._by_epoch, self._on_arrival)
+            tap = self._taps[address] = Tap(self._link, address, name, self._by_epoch, self._on_change)
         return tap
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
+import os
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -19,8 +22,12 @@ _SLACK = 2.0
 class IOThread:
     """Started at first use, ended by `close`. Handlers run elsewhere, so heartbeats never wait for one."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, at_exit: Callable[[], None]) -> None:
+        """`at_exit` is a method, called when the interpreter ends and nobody called `close`, with the thread
+        still there. Its object is not kept alive for that.
+        """
         self._name = name
+        self._at_exit = _AtExit(at_exit)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -62,6 +69,7 @@ class IOThread:
                 target=self._serve, args=[self._loop], name=self._name, daemon=True
             )
             self._thread.start()
+            atexit.register(self._at_exit)
         return self._loop
 
     @staticmethod
@@ -81,11 +89,25 @@ class IOThread:
         with self._lock:
             self._closed = True
             loop, thread = self._loop, self._thread
+        atexit.unregister(self._at_exit)
         if loop is None or thread is None or not thread.is_alive():
             return
         loop.call_soon_threadsafe(loop.stop)
         if thread is not threading.current_thread():
             thread.join()
+
+
+class _AtExit:
+    """A method to be called at the interpreter's end, if its object lives then, and not in a fork."""
+
+    def __init__(self, method: Callable[[], None]) -> None:
+        self._method = weakref.WeakMethod(method)
+        self._process = os.getpid()
+
+    def __call__(self) -> None:
+        method = self._method()
+        if method is not None and os.getpid() == self._process:
+            method()
 
 
 async def all_of(calls: Iterable[Awaitable[Result]]) -> list[Result]:

@@ -53,84 +53,64 @@ class _Batch:
             self.done.set_result(None)
 
 
-class Publisher:
-    """One confirmed channel on a connection that nothing is consumed on: an alarm stops reading from whoever
-    publishes, and acknowledgements must not stop with it. Belongs to the driver's loop.
-    """
+class _Outlet:
+    """One channel with confirms, and what is on its way there."""
 
-    def __init__(self, link: Link, window: int) -> None:
-        self._link = link
+    def __init__(self, channel: Channel, window: int) -> None:
+        self.channel = channel
         self._window = window
+        self._encode = channel.encoder().encode
         self._writing = asyncio.Lock()
-        self._opening = asyncio.Lock()
-        self._channel: Channel | None = None
         self._number = 0
         self._pending: dict[int, tuple[_Batch, int, Message]] = {}
+        """By the number of the message on this channel, in that order."""
         self._returned: set[tuple[str, str, str | None]] = set()
-        self._room = asyncio.Event()
+        self._change = asyncio.Event()
+        channel.on_closed = lambda _: self._change.set()
 
-    async def publish(self, messages: Sequence[Message], until: float) -> Published:
-        """Publish, and wait for the answers until the loop's time `until`. What is unanswered then will not
-        be sent any more, as far as that is in our hands.
+    async def open(self) -> None:
+        """Have the server confirm."""
+        await self.channel.confirm(self._on_confirm, self._on_return)
 
-        Raises `StoreUnavailable` when there is no connection to be had, and nothing was sent.
-        """
-        batch = _Batch(len(messages))
-        try:
-            async with asyncio.timeout_at(until):
-                channel = await self._open()
-                async with self._writing:
-                    await self._write(channel, messages, batch)
-                await channel.wait_for(batch.done)
-        except TimeoutError:
-            reason = self._trouble()
-            if batch.sent:
-                self._link.abort()
-            return Published(batch.outcomes, reason)
-        except ConnectionLost as error:
-            return Published(batch.outcomes, str(error))
-        except ChannelClosed as error:
-            return Published(batch.outcomes, str(error), error.code)
-        return Published(batch.outcomes)
+    async def send(self, messages: Sequence[Message], batch: _Batch) -> None:
+        """Send them, and return when each is answered. Raises when the channel goes away before."""
+        async with self._writing:
+            await self._write(messages, batch)
+        await self.channel.wait_for(batch.done)
 
-    async def _write(self, channel: Channel, messages: Sequence[Message], batch: _Batch) -> None:
-        pending, encode = self._pending, channel.encoder().encode
-        position = 0
+    async def _write(self, messages: Sequence[Message], batch: _Batch) -> None:
+        pending, position = self._pending, 0
         while position < len(messages):
-            while len(pending) >= self._window or channel.connection.blocked is not None:
-                await self._until_room(channel)
-            if channel.closed is not None:
-                raise channel.closed
+            while len(pending) >= self._window or self.channel.connection.blocked is not None:
+                await self._until_change()
+            if self.channel.closed is not None:
+                raise self.channel.closed
             end = position + min(_ROUND, self._window - len(pending))
             pieces: list[bytes] = []
             for message in messages[position:end]:
-                pieces.append(encode(*message.route, message.body, message.properties))
+                pieces.append(self._encode(*message.route, message.body, message.properties))
                 self._number += 1
                 pending[self._number] = (batch, position, message)
                 position += 1
             batch.sent = position
-            channel.send(b"".join(pieces))
+            self.channel.send(b"".join(pieces))
             await asyncio.sleep(0)
 
-    async def _until_room(self, channel: Channel) -> None:
-        if channel.connection.blocked is not None:
-            await channel.connection.until_unblocked()
+    async def _until_change(self) -> None:
+        if self.channel.connection.blocked is not None:
+            await self.channel.connection.until_unblocked()
             return
-        self._room.clear()
-        await self._room.wait()
-        if channel.closed is not None:
-            raise channel.closed
+        self._change.clear()
+        await self._change.wait()
+        if self.channel.closed is not None:
+            raise self.channel.closed
 
-    async def _open(self) -> Channel:
-        async with self._opening:
-            connection = await self._link.connect()
-            channel = self._channel
-            if channel is None or channel.closed is not None or channel.connection is not connection:
-                channel = self._channel = await connection.channel()
-                self._pending, self._returned, self._number = {}, set(), 0
-                channel.on_closed = lambda _: self._room.set()
-                await channel.confirm(self._on_confirm, self._on_return)
-            return channel
+    async def retire(self) -> None:
+        """Close the channel when everything on it is answered."""
+        while self._pending and self.channel.closed is None:
+            self._change.clear()
+            await self._change.wait()
+        await self.channel.close()
 
     def _on_confirm(self, number: int, multiple: bool, taken: bool) -> None:
         outcome = Outcome.CONFIRMED if taken else Outcome.REFUSED
@@ -144,7 +124,7 @@ class Publisher:
             numbers = [number]
         for each in numbers:
             self._answer(each, outcome)
-        self._room.set()
+        self._change.set()
 
     def _answer(self, number: int, outcome: Outcome) -> None:
         found = self._pending.pop(number, None)
@@ -161,6 +141,65 @@ class Publisher:
 
     def _on_return(self, exchange: str, key: str, message_id: str | None) -> None:
         self._returned.add((exchange, key, message_id))
+
+
+class Publisher:
+    """Publishes on a connection that nothing is consumed on: an alarm stops reading from whoever publishes,
+    and acknowledgements must not stop with it. Belongs to the driver's loop.
+    """
+
+    def __init__(self, link: Link, window: int) -> None:
+        self._link = link
+        self._window = window
+        self._opening = asyncio.Lock()
+        self._outlet: _Outlet | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    async def publish(self, messages: Sequence[Message], until: float) -> Published:
+        """Publish, and wait for the answers until the loop's time `until`. What is unanswered then will not
+        be sent any more, as far as that is in our hands.
+
+        Raises `StoreUnavailable` when there is no connection to be had, and nothing was sent.
+        """
+        batch = _Batch(len(messages))
+        try:
+            async with asyncio.timeout_at(until):
+                outlet = await self._open()
+                await outlet.send(messages, batch)
+        except TimeoutError:
+            reason = self._trouble()
+            if batch.sent:
+                self._link.abort()
+            return Published(batch.outcomes, reason)
+        except ConnectionLost as error:
+            return Published(batch.outcomes, str(error))
+        except ChannelClosed as error:
+            return Published(batch.outcomes, str(error), error.code)
+        if Outcome.REFUSED in batch.outcomes and outlet is self._outlet:
+            # A channel that was opened while a queue had no leader goes on refusing for as long as it lives,
+            # also when there is one again: it keeps asking the node that is gone (seen with 3.10).
+            self._retire(outlet)
+        return Published(batch.outcomes)
+
+    async def _open(self) -> _Outlet:
+        async with self._opening:
+            connection = await self._link.connect()
+            outlet = self._outlet
+            if (
+                outlet is None
+                or outlet.channel.closed is not None
+                or outlet.channel.connection is not connection
+            ):
+                outlet = _Outlet(await connection.channel(), self._window)
+                await outlet.open()
+                self._outlet = outlet
+            return outlet
+
+    def _retire(self, outlet: _Outlet) -> None:
+        self._outlet = None
+        task = asyncio.ensure_future(outlet.retire())
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
 
     def _trouble(self) -> str:
         connection = self._link.connection

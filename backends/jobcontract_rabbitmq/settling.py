@@ -87,6 +87,8 @@ class Settling:
                 continue
             history = replace(reading.history, refunded=reading.history.refunded + 1)
             moves.append(_Move(position, delivery, *self._back(delivery, reading, history, delay, now)))
+        # Whoever gives jobs back wants no others for them: it is the last thing that a worker does.
+        await all_of(tap.stop_listening() for tap in {move.delivery.tap for move in moves})
         return await self._move(intake, len(leases), moves, until)
 
     def _back(

@@ -101,9 +101,11 @@ class Tap:
         address: Address,
         name: str,
         by_epoch: dict[str, Tap],
-        on_arrival: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
-        """`by_epoch` is where taps are found by the epoch of their present channel."""
+        """`by_epoch` is where taps are found by the epoch of their present channel. `on_change` is called
+        when something arrived, and when nothing will any more.
+        """
         self.address = address
         self.name = name
         self.buffer: list[Delivery] = []
@@ -112,7 +114,7 @@ class Tap:
         """When somebody last wanted something of it, by the monotonic clock."""
         self._link = link
         self._by_epoch = by_epoch
-        self._on_arrival = on_arrival
+        self._on_change = on_change
         self._session: _Session | None = None
         self._opening = asyncio.Lock()
         self._changing = asyncio.Lock()
@@ -285,7 +287,7 @@ class Tap:
         delivery = Delivery(self, session.epoch, tag, consumer, headers, message_id, body, time.monotonic())
         session.unsettled[tag] = delivery
         self.buffer.append(delivery)
-        self._on_arrival()
+        self._on_change()
 
     def _end(self, session: _Session) -> None:
         """The channel is gone, and with it every lease on it: the server gives the jobs to others."""
@@ -295,6 +297,7 @@ class Tap:
         self._by_epoch.pop(session.epoch, None)
         if self._session is session:
             self._session = None
+        self._on_change()
 
     def _end_consumer(self, session: _Session, tag: str) -> None:
         """The server ended a consumer: the queue is gone, or (from 4.3) a job was held for too long. It took
@@ -307,6 +310,7 @@ class Tap:
         self._lose(held)
         for delivery in held:
             session.unsettled.pop(delivery.tag, None)
+        self._on_change()
 
     def _lose(self, deliveries: Iterable[Delivery]) -> None:
         lost = list(deliveries)
