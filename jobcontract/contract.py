@@ -26,6 +26,7 @@ the same write that moves the job, never in a read before it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -114,7 +115,7 @@ class Job(BaseModel):
     input_ref: dict[str, JsonValue] = Field(default_factory=dict)
     """A reference to the input and options, never the document itself. At most 64 KiB as JSON (configurable).
     """
-    idempotency_key: str | None = None
+    idempotency_key: Annotated[str, Field(strict=True)] | None = None
     """At most one job exists per (queue, key) while the first one's record lives. 1 to 512 bytes of UTF-8."""
     queue: QueueName = "default"
     """1 to 64 of ``[a-z0-9_.-]``; never begins with ``amq.``."""
@@ -238,7 +239,10 @@ class Job(BaseModel):
             run_at=self.run_at,
             max_attempts=self.max_attempts,
             idempotency_key=self.idempotency_key,
-            fingerprint=fingerprint(self.kind, self.input_ref) if self.idempotency_key is not None else None,
+            # Of the text, not of `input_ref`: a dict can be changed from outside, a frozen job can't.
+            fingerprint=None
+            if self.idempotency_key is None
+            else fingerprint(self.kind, json.loads(self._input_json)),
             input_ref=self._input_json,
             headers=dump_json(self.headers) if self.headers else None,
         )

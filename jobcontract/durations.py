@@ -38,7 +38,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(length: timedelta) -> str:
-    """`length` for people, in its two largest units: ``1h 30m``, ``2.5s``, ``12ms``."""
+    """`length` for people, in its two largest units: ``1h 30m``, ``2.5s``, ``12ms``, ``1us``."""
     seconds = length.total_seconds()
     sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
     if seconds < 0.9995:  # what would not be rounded up to 1000ms

@@ -115,5 +115,8 @@ class Snooze(HandlerSignal):
     """Run the job again after `delay` without spending an attempt."""
 
     def __init__(self, delay: timedelta) -> None:
-        super().__init__(f"snoozed for {delay}")
+        super().__init__(delay)
         self.delay = delay
+
+    def __str__(self) -> str:
+        return f"snoozed for {self.delay}"

@@ -6,7 +6,7 @@ import copy
 import json
 import pickle
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -329,3 +329,16 @@ def test_any_text_is_a_key_or_is_refused_as_one(key: str, kind: str) -> None:
     except InvalidJob as error:
         refused = error.field
     assert refused in (None, "kind", "idempotency_key")
+
+
+def test_a_change_of_the_input_from_outside_does_not_reach_the_record() -> None:
+    job = Job(kind="k", idempotency_key="key", input_ref={"n": 1})
+    record = job.to_record()
+    job.input_ref["n"] = float("nan")
+    assert job.to_record() == record
+
+
+@pytest.mark.parametrize("key", [b"x", 7, True])
+def test_a_key_is_text_and_nothing_is_made_text(key: object) -> None:
+    with pytest.raises(InvalidJob, match="idempotency_key: input should be a valid string"):
+        Job(kind="k", idempotency_key=cast("str", key))
