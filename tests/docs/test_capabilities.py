@@ -25,9 +25,9 @@ UPDATE = bool(os.environ.get("UPDATE_CAPABILITIES"))
 INTRODUCTION = """\
 # What each store can do
 
-Read from live servers, as the tests start them (fsync on, Redis with its append-only file synced each second).
-Yours may be set up otherwise: `jobctl backends NAME` asks it. `tests/docs/test_capabilities.py` writes this file
-and fails when it is not true.
+Read from live servers, as the tests start them (fsync on, Redis with its append-only file synced each
+second). Yours may be set up otherwise: `jobctl backends NAME` asks it. `tests/docs/test_capabilities.py`
+writes this file and fails when it is not true.
 """
 
 
