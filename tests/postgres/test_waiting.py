@@ -143,9 +143,20 @@ def test_a_commit_that_comes_after_the_waiters_first_look_wakes_it(
     with psycopg.connect(postgres_server.url()) as caller:
         run_steps(bind(caller), store.driver.register_steps([job.to_record() for job in jobs(1)]))
         with waiting(store, connection) as answers:
+            until(lambda: has_looked(store, connection), "the waiter has looked for work")
             assert answers == []
             caller.commit()
     assert answers == [True]
+
+
+def has_looked(store: Store, connection: psycopg.Connection) -> bool:
+    """Whether the last statement of a session of `store` looked for work, and has been answered."""
+    row = connection.execute(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE state = 'idle' AND query LIKE '%%jobcontract next_due%%' AND strpos(query, %s) > 0",
+        (store.schema,),
+    ).fetchone()
+    return row == (1,)
 
 
 def test_a_scheduled_job_ends_the_wait_when_it_is_due(store: Store, connection: psycopg.Connection) -> None:
