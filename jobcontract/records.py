@@ -8,6 +8,7 @@ program. Each record is decoded on its own, and raises `Undecodable` alone.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, cast
@@ -185,12 +186,20 @@ def from_envelope(text: str | bytes) -> JobRecord:
     while 0 < start < end and envelope.endswith("}"):
         headers = envelope[end + len(_HEADERS) : -1]
         if _is_json(headers):
-            record = _from_json(f"{envelope[:start]}{_INPUT}{{}}{_HEADERS}null}}")
-            return record._replace(
-                input_ref=envelope[start + len(_INPUT) : end], headers=None if headers == "null" else headers
-            )
+            input_ref = envelope[start + len(_INPUT) : end]
+            head = _read_object(f"{envelope[:start]}}}")
+            return _record(head, input_ref, None if headers == "null" else headers)
         end = envelope.rfind(_HEADERS, 0, end)
-    return _from_json(envelope)  # of another program, which spells JSON in another way
+    values = _read_object(envelope)  # of another program, which spells JSON in another way
+    record = _record(values, _dumped(values, "input_ref"), _dumped(values, "headers"))
+    for name in ("input_ref", "headers"):
+        if name not in values:
+            raise Undecodable(f"the envelope is not a job: KeyError: {name!r}")
+    return record if record.headers != "null" else record._replace(headers=None)
+
+
+def _dumped(values: Mapping[str, Any], name: str) -> str:
+    return json.dumps(values.get(name), ensure_ascii=False, separators=(",", ":"))
 
 
 def _is_json(text: str) -> bool:
@@ -203,7 +212,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _from_json(text: str) -> JobRecord:
+def _read_object(text: str) -> Mapping[str, Any]:
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -216,6 +225,10 @@ def _from_json(text: str) -> JobRecord:
         raise Undecodable(
             f"the envelope has version {str(version)[:40]}; this jobcontract reads version {ENVELOPE_VERSION}"
         )
+    return values
+
+
+def _record(values: Mapping[str, Any], input_ref: str, headers: str | None) -> JobRecord:
     try:
         return JobRecord(
             id=str(UUID(values["id"])),
@@ -226,10 +239,8 @@ def _from_json(text: str) -> JobRecord:
             max_attempts=values["max_attempts"],
             idempotency_key=values["idempotency_key"],
             fingerprint=bytes.fromhex(values["fingerprint"]) if values["fingerprint"] else None,
-            input_ref=json.dumps(values["input_ref"], ensure_ascii=False, separators=(",", ":")),
-            headers=json.dumps(values["headers"], ensure_ascii=False, separators=(",", ":"))
-            if values["headers"] is not None
-            else None,
+            input_ref=input_ref,
+            headers=headers,
         )
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise Undecodable(f"the envelope is not a job: {type(error).__name__}: {str(error)[:200]}") from None

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import cast
 
 from jobcontract.backoff import Backoff
 from jobcontract.config import RelayTable
@@ -115,12 +116,18 @@ class TargetLoop(threading.Thread):
         self._statements = Statements(opened.tables)
         self._wakes = opened.tables.wake(topic(name)) is not None
         self._publisher = Publisher(name, opened.target)
+        self._counting = threading.Lock()
+        self._helper: threading.Thread | None = None
         self._pruner = Pruner(opened.tables, self._statements, options.retention)
         self._prune_at = time.monotonic() + _PRUNE_EVERY
         self._remembered = False
         make = LockingSource if opened.tables.dialect == "postgresql" else LeasingSource
-        self._source: Source = make(
-            opened.tables, opened.driver.schema, self._statements, name, options.attempts
+        self._source, self._second_source = (
+            cast(
+                Source,
+                make(opened.tables, opened.driver.schema, self._statements, name, options.attempts),
+            )
+            for _ in range(2)
         )
 
     def check(self) -> None:
@@ -132,9 +139,19 @@ class TargetLoop(threading.Thread):
 
     def drain(self) -> None:
         """Publish until nothing is due. Raises `StoreError` when the target, or the outbox, is at fault."""
-        while not self._stopping.is_set() and self._turn(self._options.batch):
-            if not self._breaker.closed:
-                raise StoreUnavailable(f"the target {self.target_name!r}: {self._breaker.reason}")
+        try:
+            while not self._stopping.is_set():
+                taken = self._turn(self._options.batch)
+                self._raise_fault()
+                # What the helper held is free again if it could not publish it.
+                if not taken and not self._await_helper():
+                    return
+        finally:
+            self._await_helper()
+
+    def _raise_fault(self) -> None:
+        if not self._breaker.closed:
+            raise StoreUnavailable(f"the target {self.target_name!r}: {self._breaker.reason}")
 
     def prune(self) -> bool:
         """Forget some jobs that are past the retention; whether there may be more. The loop does it, too."""
@@ -172,23 +189,58 @@ class TargetLoop(threading.Thread):
             except Exception as error:
                 failures += 1
                 self._failed(error, failures)
+        self._await_helper()
 
     def _turn(self, limit: int) -> bool:
         """Take a batch, publish it, settle it. Whether there was anything to take."""
+        most = self._most(limit)
+        size = self._pass_on(self._source, most)
+        if size >= most > 1 and self._breaker.closed:
+            self._get_help(most)
+        return size > 0
+
+    def _get_help(self, most: int) -> None:
+        """There is a backlog: have a second batch under way while the first one waits for its answers."""
+        if self._helper is None or not self._helper.is_alive():
+            self._helper = threading.Thread(
+                target=self._help, args=(most,), name=f"{self.name}-helper", daemon=True
+            )
+            self._helper.start()
+
+    def _help(self, most: int) -> None:
+        try:
+            while not self._stopping.is_set() and self._breaker.closed:
+                if self._pass_on(self._second_source, most) < most:
+                    return
+        except Exception as error:  # the loop itself meets it, too, and tells
+            log.debug("the second batch of %s failed: %s", self.target_name, error)
+
+    def _await_helper(self) -> bool:
+        """Whether there was one."""
+        helper, self._helper = self._helper, None
+        if helper is not None:
+            helper.join()
+        return helper is not None
+
+    def _pass_on(self, source: Source, most: int) -> int:
+        """One batch of `source`; how many rows it had."""
         fault: TargetFault | None = None
-        with self._source.take(self._most(limit)) as batch:
+        with source.take(most) as batch:
             if batch.size:
                 try:
                     self._publisher.publish(batch)
                 except TargetFault as error:
                     fault = error  # what was stored by then is settled with the rest
-        self.published += len(batch.published)
         self._tell(batch)
-        if fault is not None:
-            self._opened_by(fault)
-        elif batch.size:
-            self._worked()
-        return batch.size > 0
+        with self._counting:
+            self.published += len(batch.published)
+            if fault is not None:
+                self._opened_by(fault)
+            elif batch.size:
+                self._worked()
+        if batch.size:
+            self._remember()
+        return batch.size
 
     def _most(self, limit: int) -> int:
         if limit == 1:
@@ -234,7 +286,10 @@ class TargetLoop(threading.Thread):
         self.fault = ""
         if self._breaker.worked():
             log.info("%s takes jobs again", self.target_name, extra={"target": self.target_name})
-        if not self._remembered:
+
+    def _remember(self) -> None:
+        """Once: write down what the target can do, for those who register while it is away."""
+        if not self._remembered and self._breaker.closed:
             self._remembered = True
             try:
                 self.opened.driver.remember()
