@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -33,7 +34,7 @@ from jobcontract_outbox.ends import Ends, find_ends
 from jobcontract_outbox.parked import ParkedJob, ParkedJobs
 from jobcontract_outbox.relay import Relay, RelayOptions
 from jobcontract_outbox.statements import Statements
-from jobcontract_outbox.status import OutboxStatus, read_status
+from jobcontract_outbox.status import OutboxStatus, known_targets, read_status
 
 Item = TypeVar("Item")
 
@@ -126,7 +127,7 @@ def relay(
     session.log_to_stderr(usual=logging.INFO)
     ends = find_ends(session.settings, targets)
     if check:
-        _check(ends, max_age, as_json)
+        _check(ends, max_age, strays=not targets, as_json=as_json)
         return
     running = Relay(ends, RelayOptions.of(session.settings.relay, batch=batch))
     with closing(running):
@@ -142,13 +143,24 @@ def relay(
 _TARGETS = "jobcontract_outbox.targets"
 
 
-def _check(ends: Sequence[Ends], max_age: timedelta, as_json: bool) -> None:
-    found: list[tuple[str, OutboxStatus]] = []
+def _statuses(ends: Sequence[Ends], *, strays: bool) -> list[tuple[str, OutboxStatus]]:
+    """Of each target; with `strays` also of those that the outboxes hold jobs for and nobody publishes to."""
+    found: dict[str, OutboxStatus] = {}
     for each in ends:
         opened = each.open()
         with closing(opened.driver):
             statements = Statements(opened.tables)
-            found.append((each.name, read_status(opened.tables, opened.driver.schema, statements, each.name)))
+            look = partial(read_status, opened.tables, opened.driver.schema, statements)
+            found[each.name] = look(each.name)
+            served = {other.name for other in ends if other.host.name == each.host.name}
+            for name in known_targets(opened.tables, opened.driver.schema, statements) if strays else ():
+                if name not in served:
+                    found[f"{name} (no relay publishes it from {each.host.name!r})"] = look(name)
+    return list(found.items())
+
+
+def _check(ends: Sequence[Ends], max_age: timedelta, *, strays: bool, as_json: bool) -> None:
+    found = _statuses(ends, strays=strays)
     late = [(name, status) for name, status in found if status.oldest is not None and status.oldest > max_age]
     if as_json:
         print_json([status_json(name, status) | {"ok": (name, status) not in late} for name, status in found])

@@ -48,3 +48,10 @@ def read_status(host: HostsTables, schema: Schema, statements: Statements, targe
         scheduled=scheduled,
         parked=parked,
     )
+
+
+def known_targets(host: HostsTables, schema: Schema, statements: Statements) -> list[str]:
+    """Every target that this outbox was initialised for, configured or not. Raises `StoreError`."""
+    with host.transaction() as transaction:
+        schema.check(transaction)
+        return [target for (target,) in transaction.run(statements("known_targets"))]

@@ -104,6 +104,16 @@ def test_the_check_sees_a_refused_job_that_waits_for_its_next_try(stage: Stage) 
     assert run(stage, "relay", "--check", "--max-age", "1ms")[0] == 1
 
 
+def test_the_check_sees_jobs_for_a_backend_that_is_configured_no_more(stage: Stage) -> None:
+    stage.backend().register(Job(kind="work"))
+    renamed = stage.file.read_text().replace("[backends.redis]", "[backends.valkey]")
+    stage.file.write_text(renamed)
+    code, _, error = run(stage, "relay", "--check", "--max-age", "1ms")
+    assert code == 1
+    assert "no relay publishes it" in error
+    assert run(stage, "relay", "--check", "--max-age", "1ms", "--target", "valkey")[0] == 0
+
+
 def test_parked_jobs_are_listed_and_shown_with_the_reason(stage: Stage) -> None:
     job = Job(kind="work", headers={"ordering-key": "a"})
     stage.backend().register(job)
