@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
+from jobcontract_outbox import ORDERING_KEY
 
+from jobcontract import Job, State
 from tests.outbox.conftest import MakeStage
 from tests.outbox.stage import Stage, drain, drain_until, ids, jobs
+from tests.servers.pgbouncer import PgBouncerServer
+from tests.servers.postgres import PostgresServer
 
 
 @pytest.fixture(params=["redis", "rabbitmq"])
@@ -27,3 +32,40 @@ def test_a_registered_job_arrives_when_the_relay_ran(any_target: Stage) -> None:
         {"number": [job.id for job in made].index(claim.job.id)} for claim in claims
     ]
     assert any_target.publish() == 0
+
+
+def test_an_outbox_in_a_schema_with_an_odd_name(
+    make_stage: MakeStage, postgres_url: str, redis_url: str
+) -> None:
+    stage = make_stage(f"{postgres_url}?schema=100%25%20%22odd%22".replace('"', ""), redis=redis_url)
+    job = Job(kind="work", headers={ORDERING_KEY: "a"})
+    stage.backend().register_many([job, *jobs(2)])
+    assert stage.publish() == 3
+    assert not stage.backend().register(job).created
+    assert stage.backend().install() == []
+
+
+def test_an_outbox_behind_a_pooler_in_transaction_mode(
+    make_stage: MakeStage, pgbouncer_server: PgBouncerServer, postgres_server: PostgresServer, redis_url: str
+) -> None:
+    name = postgres_server.create_database()
+    stage = make_stage(pgbouncer_server.url(name), redis=redis_url)
+    relay = stage.relay(batch=10)
+    relay.start()
+    made = jobs(100)
+    stage.backend().register_many(made)
+    assert sorted(ids(drain_until(stage.backend(), 100))) == sorted(job.id for job in made)
+    stage.close()
+    postgres_server.drop_database(name)
+
+
+def test_a_job_that_a_relay_is_publishing_is_not_cancelled(
+    make_stage: MakeStage, postgres_url: str, redis_url: str
+) -> None:
+    stage = make_stage(postgres_url, redis=redis_url)
+    backend, job = stage.backend(), Job(kind="work")
+    backend.register(job)
+    with psycopg.connect(postgres_url) as relay:
+        relay.execute("SELECT seq FROM jobcontract.outbox FOR UPDATE")
+        assert backend.cancel(job.id) is State.READY
+    assert backend.cancel(job.id) is State.CANCELLED
