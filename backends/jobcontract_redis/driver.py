@@ -6,7 +6,7 @@ import heapq
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import TypeVar, cast
 from uuid import UUID
 
@@ -76,13 +76,15 @@ class RedisDriver(SideDoors):
         by_queue = _by_queue([record.queue for record in records])
         self._namespace.write_down(by_queue)
         answers: list[Registration | None] = [None] * len(records)
-        for queue, positions in by_queue.items():
-            # One chunk after the other: of two jobs with one key, the first must win.
-            for chunk in _chunks(positions, records):
-                words = [word for at in chunk for word in registration_words(records[at])]
-                call = self._namespace.call(queue, REGISTER, self._namespace.prefix(queue), *words)
-                (found,) = link.run([call], replicas=self._namespace.options.wait_replicas)
-                for at, answer in zip(chunk, cast("list[Reply]", found), strict=True):
+        # The chunks of one queue go one after the other: of two jobs with one key, the first must win.
+        for chunks in zip_longest(*(_chunks(positions, records) for positions in by_queue.values())):
+            sent = {queue: chunk for queue, chunk in zip(by_queue, chunks, strict=True) if chunk}
+            calls = [
+                self._registration(queue, [records[at] for at in chunk]) for queue, chunk in sent.items()
+            ]
+            found = link.run(calls, replicas=self._namespace.options.wait_replicas)
+            for chunk, replies in zip(sent.values(), found, strict=True):
+                for at, answer in zip(chunk, cast("list[Reply]", replies), strict=True):
                     answers[at] = _registration(records[at], answer)
         return cast("list[Registration]", answers)
 
@@ -194,6 +196,10 @@ class RedisDriver(SideDoors):
         self._namespace.link.close()
 
     # -- How -----------------------------------------------------------------------------------------------
+
+    def _registration(self, queue: str, records: Sequence[JobRecord]) -> Call:
+        words = [word for record in records for word in registration_words(record)]
+        return self._namespace.call(queue, REGISTER, self._namespace.prefix(queue), *words)
 
     def _shares(self, queues: Sequence[str], limit: int) -> dict[str, int]:
         """How many jobs to claim from each queue, so that together they are the best `limit` due ones."""

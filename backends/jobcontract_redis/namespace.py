@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from jobcontract.contract import Step
-from jobcontract.errors import StoreError
+from jobcontract.errors import StoreError, StoreUnavailable
 from jobcontract_redis.link import Call, Link
 from jobcontract_redis.options import RedisOptions
 from jobcontract_redis.scripts import Script
@@ -122,14 +122,25 @@ class Namespace:
         return sorted(name.decode() for name in found)
 
     def write_down(self, queues: Iterable[str]) -> None:
-        """Make sure that `queues` can be found again. Must come before their first job."""
+        """Make sure that `queues` can be found again. Must come before their first job.
+
+        That a queue is still written down is looked at now and then, for a failover can lose it; when that
+        can't be done just now, a job for it is taken all the same.
+        """
         now = time.monotonic()
-        new = [queue for queue in queues if self._written_down.get(queue, 0.0) <= now]
-        if new:
-            key = self.key("", "queues")
-            known = cast("list[int]", self.link.command(key, "SMISMEMBER", key, *new))
-            unknown = [queue for queue, is_known in zip(new, known, strict=True) if not is_known]
-            if unknown:  # a full server refuses to add, also what it has
-                self.link.command(key, "SADD", key, *unknown)
+        due = [queue for queue in queues if self._written_down.get(queue, 0.0) <= now]
+        if due:
+            try:
+                self._write_down(due)
+            except StoreUnavailable:
+                if not self._written_down.keys() >= set(due):
+                    raise
             with self._lock:
-                self._written_down.update(dict.fromkeys(new, now + _KNOWN_FOR))
+                self._written_down.update(dict.fromkeys(due, now + _KNOWN_FOR))
+
+    def _write_down(self, queues: Sequence[str]) -> None:
+        key = self.key("", "queues")
+        known = cast("list[int]", self.link.command(key, "SMISMEMBER", key, *queues))
+        unknown = [queue for queue, is_known in zip(queues, known, strict=True) if not is_known]
+        if unknown:  # a full server refuses to add, also what it has
+            self.link.command(key, "SADD", key, *unknown)

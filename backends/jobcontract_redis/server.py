@@ -139,7 +139,11 @@ def _notes(facts: Facts, options: RedisOptions) -> list[str]:
         )
     elif facts.append_only:
         if facts.fsync == "everysec":
-            notes.append("appendfsync is everysec: a loss of power loses about a second; set it to always")
+            # While a sync is under way Redis postpones its write, and answers all the same.
+            notes.append(
+                "appendfsync is everysec: a loss of power loses about a second, and while a slow disk syncs, "
+                "a killed server loses up to two; set it to always"
+            )
         elif facts.fsync == "no":
             notes.append(
                 "appendfsync is no: a loss of power loses what the kernel held, some 30 s; set it to always"

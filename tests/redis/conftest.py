@@ -48,8 +48,8 @@ def proxied(
 
 @pytest.fixture
 def own_server(redis_programs: Programs) -> Generator[RedisServer]:
-    """A server for a test that kills it, fills it or changes its settings."""
-    with RedisServer(programs=redis_programs) as server:
+    """A server for a test that kills it, fills it or changes its settings. It syncs before it answers."""
+    with RedisServer(programs=redis_programs, appendfsync="always") as server:
         yield server
 
 
