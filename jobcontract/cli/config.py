@@ -42,7 +42,8 @@ def show(session: Session, as_json: bool) -> None:
         "default": settings.default,
         "max_input_ref_bytes": settings.max_input_ref_bytes,
         "backends": {name: _backend(settings, name) for name in sorted(settings.backends)},
-        "worker": {name: _worker_value(value) for name, value in settings.worker},
+        "worker": {name: _table_value(value) for name, value in settings.worker},
+        "relay": {name: _table_value(value) for name, value in settings.relay},
     }
     if as_json:
         print_json(values)
@@ -57,7 +58,8 @@ def show(session: Session, as_json: bool) -> None:
             for name in sorted(settings.backends)
             for option, value in _backend(settings, name).items()
         ),
-        *((f"worker.{name}", _worker_value(value)) for name, value in settings.worker),
+        *((f"worker.{name}", _table_value(value)) for name, value in settings.worker),
+        *((f"relay.{name}", _table_value(value)) for name, value in settings.relay),
     ]
     print_fields((name, str(value)) for name, value in fields)
 
@@ -74,7 +76,8 @@ def _backend(settings: Settings, name: str) -> dict[str, object]:
         store = settings.store(name)
     except ConfigError as error:
         return {"problem": str(error)}
-    return {"url": store.url.redacted(), **_hidden(store.url.query), **_hidden(store.options)}
+    outbox = {} if store.outbox is None else {"outbox": store.outbox}
+    return {"url": store.url.redacted(), **outbox, **_hidden(store.url.query), **_hidden(store.options)}
 
 
 def _hidden(options: Mapping[str, object]) -> dict[str, object]:
@@ -84,5 +87,5 @@ def _hidden(options: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _worker_value(value: object) -> object:
+def _table_value(value: object) -> object:
     return format_duration(value) if isinstance(value, timedelta) else value

@@ -30,7 +30,9 @@ from jobcontract_outbox.statements import Statements, single
 log = logging.getLogger("jobcontract.relay")
 
 _HOST_PATIENCE = Backoff(base=timedelta(milliseconds=200), cap=timedelta(seconds=5), jitter=0.5)
-_FIRST_PAUSE = 0.2
+_FIRST_PAUSE = 0.02
+"""Seconds of the first pause of an idle relay; each further one is twice as long. Short, for what commits
+between an empty take and the wait for a notification wakes nobody."""
 _PRUNE_EVERY = 30.0
 
 

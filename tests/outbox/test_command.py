@@ -153,3 +153,10 @@ def test_published_jobs_are_forgotten_after_the_retention(stage: Stage) -> None:
 @pytest.mark.parametrize("arguments", [["--once", "--check"], ["--json"], ["--backend", "redis"]])
 def test_options_that_contradict_each_other_are_refused(stage: Stage, arguments: list[str]) -> None:
     assert run(stage, "relay", *arguments)[0] == 2
+
+
+def test_the_configuration_is_shown_with_the_outbox(stage: Stage) -> None:
+    code, out, _ = run(stage, "config", "show", "--json")
+    shown = json.loads(out)
+    assert (code, shown["backends"]["redis"]["outbox"]) == (0, "host")
+    assert (shown["relay"]["attempts"], shown["relay"]["batch"]) == (10, 500)

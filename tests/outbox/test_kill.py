@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from jobcontract_outbox import ORDERING_KEY
 
 from jobcontract import Job
 from tests.outbox.conftest import MakeStage
@@ -74,6 +75,36 @@ def test_a_relay_killed_at_any_statement_loses_nothing(
     claims = drain_until(stage.backend(), COUNT)
     assert {claim.job.id for claim in claims} == {job.id for job in made}
     assert len(claims) <= COUNT + BATCH
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [contains(b"jobcontract outbox lock "), contains(b"jobcontract outbox lane_rows")],
+    ids=["lock", "rows"],
+)
+def test_a_relay_killed_with_the_jobs_of_a_key_keeps_their_order(
+    stage: Stage, relays: Stage, host_proxy: Proxy, statement: Predicate
+) -> None:
+    made = jobs(100, headers={ORDERING_KEY: "a"})
+    stage.backend().register_many(made)
+    with relays.process("relay") as relay:
+        host_proxy.cut_next_reply(statement, reply=_killing(relay)).wait(60)
+    until(lambda: stage.publish() == 0 and stage.status().pending == 0)
+    arrived = ids(drain_until(stage.backend(), 100))
+    assert list(dict.fromkeys(arrived)) == [job.id for job in made]
+
+
+def test_a_relay_killed_while_it_counts_a_refusal_counts_it_once(
+    stage: Stage, relays: Stage, host_proxy: Proxy
+) -> None:
+    stage.backend().register(Job(kind="work"))
+    stage.sql("UPDATE {outbox} SET envelope = 'no job'")
+    with relays.process("relay") as relay:
+        refuse = contains(b"jobcontract outbox refuse")
+        host_proxy.cut_next_reply(refuse, reply=_killing(relay)).wait(60)
+    assert stage.sql("SELECT attempts FROM {outbox}") == [(0,)]
+    stage.publish()
+    assert stage.sql("SELECT attempts FROM {outbox}") == [(1,)]
 
 
 def _killing(process: subprocess.Popen[str]) -> Predicate:
