@@ -182,11 +182,15 @@ class OutboxDriver:
         return self.target.get(job_id) if isinstance(self.target, Lookup) else None
 
     def jobs(self, page: Page) -> list[StoredJob]:
-        """As `Lookup.jobs`, of the target; of one that can't, those that wait here. A filter by kind or key
-        looks at no more than the newest 10,000.
-        """
-        if isinstance(self.target, Lookup):
-            return self.target.jobs(page)
+        """As `Lookup.jobs`: those that wait here, and those of the target, if it can list them."""
+        arrived = self.target.jobs(page) if isinstance(self.target, Lookup) else []
+        if any(each.cursor != each.record.id for each in arrived):
+            return arrived  # its pages have an order of their own, and ours don't fit in between
+        found = {each.record.id: each for each in (*self._waiting(page), *arrived)}
+        return [found[job_id] for job_id in sorted(found, reverse=True)][: page.limit]
+
+    def _waiting(self, page: Page) -> list[StoredJob]:
+        """A filter by kind or key looks at no more than the newest 10,000."""
         if page.state not in (None, State.READY):
             return []
         found: list[StoredJob] = []

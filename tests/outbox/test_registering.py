@@ -170,6 +170,20 @@ def test_a_job_can_be_cancelled_while_it_waits(stage: Stage) -> None:
     assert stage.status().scheduled == 0
 
 
+def test_jobs_are_listed_wherever_they_are(stage: Stage) -> None:
+    backend, made = stage.backend(), jobs(6)
+    backend.register_many(made[:3])
+    stage.publish()
+    backend.register_many(made[3:])
+    newest_first = [job.id for job in reversed(made)]
+    assert [each.id for each in backend.jobs()] == newest_first
+    page = backend.jobs(limit=4)
+    assert [each.id for each in page] == newest_first[:4]
+    assert [each.id for each in backend.jobs(cursor=page[-1].cursor)] == newest_first[4:]
+    assert backend.jobs(queue="mail") == []
+    assert backend.jobs(state=State.DEAD) == []
+
+
 def test_a_published_job_is_cancelled_where_it_is(stage: Stage) -> None:
     backend, job = stage.backend(), Job(kind="work")
     backend.register(job)
