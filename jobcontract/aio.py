@@ -198,6 +198,21 @@ class AsyncBackend:
         """`Backend.requeue_many`."""
         return await _on_thread(self.backend.requeue_many, job_ids)
 
+    async def dead_jobs(
+        self,
+        *,
+        queue: str | None = None,
+        kind: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> list[JobStatus]:
+        """`Backend.dead_jobs`."""
+        return await _on_thread(self.backend.dead_jobs, queue=queue, kind=kind, limit=limit, cursor=cursor)
+
+    async def revive_many(self, job_ids: Sequence[UUID | str]) -> list[State | None]:
+        """`Backend.revive_many`."""
+        return await _on_thread(self.backend.revive_many, job_ids)
+
     async def prune(
         self,
         older_than: timedelta,

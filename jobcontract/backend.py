@@ -29,6 +29,7 @@ from jobcontract.contract import (
     Cancellation,
     Capabilities,
     Claim,
+    DeadLetters,
     Deduplication,
     Dialect,
     Driver,
@@ -391,6 +392,37 @@ class Backend:
         if not isinstance(door, Requeue):
             raise self._lacking("requeue")
         return self._by_id("requeue", job_ids, door.requeue)
+
+    def dead_jobs(
+        self,
+        *,
+        queue: str | None = None,
+        kind: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> list[JobStatus]:
+        """A page of the dead jobs, newest first: `jobs`, and on a store that looks up nothing else too."""
+        door = self.driver
+        if isinstance(door, Lookup) or not isinstance(door, DeadLetters):
+            return self.jobs(queue=queue, kind=kind, state=State.DEAD, limit=limit, cursor=cursor)
+        _check_limit(limit, MAX_CLAIM_LIMIT)
+        if queue is not None:
+            _check_queues([queue])
+        page = Page(queue, State.DEAD, kind, None, limit, cursor)
+        return [JobStatus.of(stored) for stored in self._perform("dead", limit, lambda: door.dead(page))]
+
+    def revive_many(self, job_ids: Sequence[UUID | str]) -> list[State | None]:
+        """`requeue_many`, and on a store that can do so with its dead jobs only too; None for all others
+        then.
+        """
+        door = self.driver
+        if isinstance(door, Requeue) or not isinstance(door, DeadLetters):
+            return self.requeue_many(job_ids)
+
+        def revive(identifiers: Sequence[str]) -> list[State | None]:
+            return [State.READY if revived else None for revived in door.revive(identifiers)]
+
+        return self._by_id("revive", job_ids, revive)
 
     def prune(
         self,

@@ -775,6 +775,26 @@ class Pausing(Protocol):
         ...
 
 
+@runtime_checkable
+class DeadLetters(Protocol):
+    """The dead of a store that can't look a job up: what `jobctl dead` needs where there is neither `Lookup`
+    nor `Requeue`. No feature of its own.
+    """
+
+    def dead(self, page: Page) -> list[StoredJob]:
+        """A page of the dead jobs, newest id first (`page.state` and the key say nothing here). They stay
+        where they are. May read all that are dead for it, and whoever reads at the same time may find fewer.
+        """
+        ...
+
+    def revive(self, job_ids: Sequence[str]) -> list[bool]:
+        """Dead to ready, due now, with all its attempts to spend again; the attempt number goes on growing.
+
+        Whether each was among the dead.
+        """
+        ...
+
+
 class Step(NamedTuple):
     """One thing that `Installation.install` did, or would do: a title for people, and the statements where
     there are any.

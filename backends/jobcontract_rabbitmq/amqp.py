@@ -322,9 +322,9 @@ class Channel:
         """The message is settled, with `multiple` all before it too."""
         self._raw.basic_ack(tag, multiple)
 
-    def nack(self, tag: int) -> None:
-        """The message goes back into its queue."""
-        self._raw.basic_nack(tag, requeue=True)
+    def nack(self, tag: int, *, multiple: bool = False) -> None:
+        """The message goes back into its queue, with `multiple` all before it too."""
+        self._raw.basic_nack(tag, multiple, requeue=True)
 
     # -- Publishing ----------------------------------------------------------------------------------
 

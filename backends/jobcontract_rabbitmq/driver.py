@@ -35,15 +35,18 @@ from jobcontract.contract import (
     Failure,
     JobRecord,
     Lease,
+    Page,
     Registration,
     Rescued,
     Step,
+    StoredJob,
     Verdict,
     side_doors_of,
 )
 from jobcontract.errors import StoreError, StoreUnavailable
 from jobcontract_rabbitmq import installation
 from jobcontract_rabbitmq.amqp import INEQUIVALENT, NOT_FOUND, REFUSED, ChannelClosed, ConnectionLost
+from jobcontract_rabbitmq.dead import DeadJobs
 from jobcontract_rabbitmq.intake import Intake
 from jobcontract_rabbitmq.iothread import IOThread
 from jobcontract_rabbitmq.link import Link, Target
@@ -59,6 +62,8 @@ Result = TypeVar("Result")
 
 _NET = 0.5
 """Seconds after its deadline that a call has to end by itself, with what it knows."""
+_READING = 60.0
+"""Seconds that reading whole queues may take, where the deadline of the other calls is shorter."""
 _DEAF = 0.5
 """Seconds between attempts to listen to a server that can't be reached."""
 _MOST_REMEMBERED = 100_000
@@ -80,6 +85,8 @@ class RabbitDriver:
         self._publisher = Publisher(self._publishing, self._options.window)
         self._settling = Settling(self._publisher, self._topology)
         self._intake = Intake(self._consuming, self._topology, self._give_back)
+        self._dead = DeadJobs(self._consuming, self._publisher, self._topology, self._options.queues)
+        self._reading_time = max(self._timeout, _READING)
         self._capabilities: Capabilities | None = None
         self._confirmed: set[str] = set()
         self._closed = threading.Event()
@@ -112,7 +119,7 @@ class RabbitDriver:
             expires_at = datetime.now(UTC) + self._options.consumer_timeout
             spent: list[Delivery] = []
             for delivery in deliveries:
-                reading = delivery.read()
+                reading = delivery.reading = delivery.read().claimed()
                 if reading.spent > reading.max_attempts:
                     spent.append(delivery)
                     continue
@@ -159,7 +166,8 @@ class RabbitDriver:
         end = time.monotonic() + timeout.total_seconds()
         while not self._closed.is_set():
             try:
-                return self._run("waiting for jobs", lambda: self._wait(queues, end), until=end)
+                left = max(0.0, end - time.monotonic())
+                return self._run("waiting for jobs", lambda: self._wait(queues, end), longest=left)
             except StoreUnavailable:
                 # The caller's next claim will say so. Here it means that nothing is heard for a while.
                 left = end - time.monotonic()
@@ -185,6 +193,17 @@ class RabbitDriver:
     def install(self, *, dry_run: bool = False) -> list[Step]:
         """Declare the topology."""
         return self._run("declaring the topology", lambda: self._install(dry_run))
+
+    def dead(self, page: Page) -> list[StoredJob]:
+        """Read the dead queues of the settings."""
+        return self._run("reading dead jobs", lambda: self._dead.page(page), longest=self._reading_time)
+
+    def revive(self, job_ids: Sequence[str]) -> list[bool]:
+        """Publish the copies, acknowledge the originals."""
+        revived = self._run(
+            "sending back dead jobs", lambda: self._revive(job_ids), longest=self._reading_time
+        )
+        return [job_id in revived for job_id in job_ids]
 
     # -- On the loop ---------------------------------------------------------------------------------
 
@@ -321,6 +340,12 @@ class RabbitDriver:
         await self._consuming.close()
         await self._publishing.close()
 
+    async def _revive(self, job_ids: Sequence[str]) -> set[str]:
+        until = asyncio.get_running_loop().time() + self._reading_time
+        revived, published = await self._dead.revive(job_ids, until)
+        self._check(published, "dead jobs", len(published.outcomes))
+        return revived
+
     async def _disconnect(self) -> None:
         self._consuming.abort()
         self._publishing.abort()
@@ -331,12 +356,14 @@ class RabbitDriver:
         return asyncio.get_running_loop().time() + self._timeout
 
     def _run(
-        self, what: str, operation: Callable[[], Coroutine[Any, Any, Result]], *, until: float | None = None
+        self, what: str, operation: Callable[[], Coroutine[Any, Any, Result]], *, longest: float | None = None
     ) -> Result:
-        """Run `operation` on the loop; what it raises becomes an error of jobcontract."""
-        longest = self._timeout if until is None else max(0.0, until - time.monotonic())
+        """Run `operation` on the loop, for `longest` seconds instead of the usual deadline; what it raises
+        becomes an error of jobcontract.
+        """
+        deadline = (self._timeout if longest is None else longest) + _NET
         try:
-            return self._io.run(operation, longest + _NET, f"RabbitMQ at {self._target.where}: {what}")
+            return self._io.run(operation, deadline, f"RabbitMQ at {self._target.where}: {what}")
         except ConnectionLost as error:
             raise StoreUnavailable(
                 f"the connection to RabbitMQ at {self._target.where} was lost: {error}"

@@ -16,18 +16,18 @@ All are absent where they would be 0 or empty.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import NamedTuple
+from uuid import UUID
 
 from jobcontract.contract import JobRecord
 from jobcontract.records import Undecodable, from_envelope, to_envelope
 from jobcontract_rabbitmq.frames import Properties
 from jobcontract_rabbitmq.topology import Route
 
-_INPUT, _HEADERS = ',"input_ref":', ',"headers":'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -96,17 +96,22 @@ class Reading:
     record: JobRecord
     """Untrusted."""
     history: History
-    """With the claim that reads it counted in."""
+    problem: str | None = None
+    """Why there is no job in it; `record` can't be decoded then."""
 
     @property
     def spent(self) -> int:
-        """How many attempts count, this one included."""
+        """How many attempts count."""
         return self.history.attempts - self.history.refunded
 
     @property
     def max_attempts(self) -> int:
         """1 where the record says nothing that could be meant."""
         return max(1, _count(self.record.max_attempts))
+
+    def claimed(self) -> Reading:
+        """With one attempt more."""
+        return Reading(self.record, self.history.claimed(), self.problem)
 
     def again(self, route: Route, history: History, body: bytes) -> Message:
         """The next message of the job."""
@@ -115,52 +120,24 @@ class Reading:
 
 
 def read(body: bytes, headers: Mapping[str, object], message_id: str | None, queue: str) -> Reading:
-    """The job in a message. What can't be decoded comes as a record that can't be either, so that it dies
-    with the reason.
+    """The job in a message. What holds none comes with a record that can't be decoded, under a name that is
+    always the same for it.
     """
-    history = History.of(headers).claimed()
+    history = History.of(headers)
     try:
-        record = _record(body)
+        record = from_envelope(body)
     except Undecodable as error:
-        return Reading(
-            JobRecord(message_id or "", "", queue, 0, history.run_at, 1, None, None, str(error), None),
-            history,
-        )
+        name = str(_name_of(message_id, body))
+        nothing = JobRecord(name, "", queue, 0, history.run_at, 1, None, None, "", None)
+        return Reading(nothing, history, str(error))
     return Reading(record if history.run_at is None else record._replace(run_at=history.run_at), history)
 
 
-def _record(body: bytes) -> JobRecord:
-    """The record in an envelope, with the texts of input and headers as they stand there: what they hold is
-    read above the door. Raises `Undecodable`.
-    """
+def _name_of(message_id: str | None, body: bytes) -> UUID:
     try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        raise Undecodable("the envelope is not UTF-8") from None
-    # Neither mark can stand inside of a JSON string, where the quotes would be escaped. The first one follows
-    # plain values only; the second may come in the input and in the headers too, but what follows it is a
-    # JSON value in one place only.
-    start = text.find(_INPUT)
-    end = text.rfind(_HEADERS)
-    while 0 < start < end:
-        headers = text[end + len(_HEADERS) : -1]
-        if _is_json(headers):
-            record = from_envelope(f"{text[:start]}{_INPUT}{{}}{_HEADERS}null}}")
-            return record._replace(
-                input_ref=text[start + len(_INPUT) : end], headers=None if headers == "null" else headers
-            )
-        end = text.rfind(_HEADERS, 0, end)
-    return from_envelope(text)  # of another program, which spells JSON in another way
-
-
-def _is_json(text: str) -> bool:
-    if text == "null":
-        return True
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+        return UUID(message_id or "")
+    except ValueError:
+        return UUID(bytes=blake2b(body, digest_size=16).digest(), version=5)
 
 
 def first_message(record: JobRecord, route: Route, now: datetime) -> Message:

@@ -62,7 +62,8 @@ class Settling:
             if delivery is None or reading is None:
                 continue
             address = delivery.tap.address
-            history = replace(reading.history, error=failure.error)
+            error = f"{failure.error} ({reading.problem})" if reading.problem else failure.error
+            history = replace(reading.history, error=error)
             if failure.permanent or reading.spent >= reading.max_attempts:
                 message = reading.again(
                     self._topology.to_dead(address), replace(history, died_at=now), delivery.body
@@ -107,11 +108,11 @@ class Settling:
             reading = delivery.reading
             if reading is None or delivery.hand is not Hand.CLAIM:
                 continue
-            # The claim that found it out is no attempt.
             text = SPENT.format(most=reading.max_attempts)
             if reading.history.error:
                 text = f"{text}; before that: {reading.history.error}"
-            history = replace(reading.history, attempts=reading.history.attempts - 1, error=text, died_at=now)
+            # As it was delivered: the claim that found it out is no attempt.
+            history = replace(delivery.read().history, error=text, died_at=now)
             message = reading.again(self._topology.to_dead(delivery.tap.address), history, delivery.body)
             moves.append(_Move(position, delivery, message, Verdict(True, State.DEAD)))
         return (await self._move(intake, len(spent), moves, until))[1]
@@ -123,10 +124,8 @@ class Settling:
         messages: list[Message] = []
         for delivery in spare:
             reading = delivery.read()
-            history = replace(reading.history, attempts=reading.history.attempts - 1)
-            messages.append(
-                reading.again(self._topology.to_ready(delivery.tap.address), history, delivery.body)
-            )
+            route = self._topology.to_ready(delivery.tap.address)
+            messages.append(reading.again(route, reading.history, delivery.body))
         published = await self._publisher.publish(messages, until)
         for delivery, outcome in zip(spare, published.outcomes, strict=True):
             if outcome is Outcome.CONFIRMED:

@@ -57,14 +57,13 @@ class Delivery:
     """By the monotonic clock."""
     hand: Hand = Hand.BUFFER
     reading: Reading | None = None
-    """Since it was claimed."""
+    """Since it was claimed; with this claim counted in."""
     expires_at: datetime | None = None
     """Since it was claimed: when the server will take it back."""
 
     def read(self) -> Reading:
-        """What is in it, for the claim that takes it. In the claimer's thread, for it takes its time."""
-        self.reading = read(self.body, self.headers, self.message_id, self.tap.address.queue)
-        return self.reading
+        """What is in it."""
+        return read(self.body, self.headers, self.message_id, self.tap.address.queue)
 
     @property
     def token(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 import click
@@ -16,7 +16,7 @@ from jobcontract.cli.job_output import each_job, print_page, print_sheets
 from jobcontract.cli.jobs import fail_for_missing
 from jobcontract.cli.output import confirm, count, instant_json, note, print_json, progress, say
 from jobcontract.cli.session import Session, pass_session
-from jobcontract.contract import State
+from jobcontract.contract import Lookup, State
 from jobcontract.errors import StoreError
 from jobcontract.status import JobStatus
 
@@ -68,7 +68,8 @@ def show(session: Session, ids: tuple[UUID, ...], as_json: bool) -> None:
 
     Exit code 3 when one of them is not known, or not dead.
     """
-    found, missing = find(session.backend(), ids)
+    backend = session.backend()
+    found, missing = find(backend, ids) if isinstance(backend.driver, Lookup) else _find_dead(backend, ids)
     alive = [job for job in found if job.state is not State.DEAD]
     print_sheets([job for job in found if job.state is State.DEAD], as_json=as_json)
     for job in alive:
@@ -76,6 +77,15 @@ def show(session: Session, ids: tuple[UUID, ...], as_json: bool) -> None:
     fail_for_missing(missing)
     if alive:
         raise CommandFailed(code=Exit.NOT_APPLICABLE)
+
+
+def _find_dead(backend: Backend, ids: Sequence[UUID]) -> tuple[list[JobStatus], list[UUID]]:
+    """`find`, on a store that has to read all its dead jobs for it."""
+    dead_by_id = {
+        job.id: job for page in each_job(backend, state=State.DEAD) for job in page if job.id in ids
+    }
+    found = [dead_by_id[job_id] for job_id in ids if job_id in dead_by_id]
+    return found, [job_id for job_id in ids if job_id not in dead_by_id]
 
 
 @dead.command(
@@ -112,7 +122,7 @@ def requeue(
         raise click.UsageError("--queue and --kind choose among --all; the jobs are named already.")
     backend = session.backend()
     if ids:
-        change(ids, backend.requeue_many, wanted=State.READY, done="sent back", as_json=as_json)
+        change(ids, backend.revive_many, wanted=State.READY, done="sent back", as_json=as_json)
         return
     which = "".join([f" of kind {kind!r}" if kind else "", f" of queue {queue!r}" if queue else ""])
     confirm(f"Send all dead jobs{which} of {session.describe()} back to be run again?", yes=yes)
@@ -128,7 +138,7 @@ def _requeue_all(backend: Backend, queue: str | None, kind: str | None, *, quiet
     with progress("Requeueing", None, quiet=quiet) as advance:
         try:
             for page in each_job(backend, queue=queue, kind=kind, state=State.DEAD):
-                states = backend.requeue_many([job.id for job in page])
+                states = backend.revive_many([job.id for job in page])
                 ready = sum(state is State.READY for state in states)
                 sent += ready
                 advance(ready)

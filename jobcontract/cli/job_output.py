@@ -52,9 +52,12 @@ def each_job(
     left = limit
     while left is None or left > 0:
         size = page if left is None else min(page, left)
-        found = backend.jobs(
-            queue=queue, state=state, kind=kind, idempotency_key=key, limit=size, cursor=cursor
-        )
+        if state is State.DEAD and key is None:  # which more stores can than look up any job
+            found = backend.dead_jobs(queue=queue, kind=kind, limit=size, cursor=cursor)
+        else:
+            found = backend.jobs(
+                queue=queue, state=state, kind=kind, idempotency_key=key, limit=size, cursor=cursor
+            )
         if found:
             yield found
         if len(found) < size:

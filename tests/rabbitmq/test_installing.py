@@ -55,11 +55,13 @@ def test_a_queue_that_is_added_later_is_made_alone(url: str) -> None:
         ]
 
 
-@pytest.mark.parametrize(
-    "use",
-    [lambda backend: backend.register(Job(kind="work")), lambda backend: backend.claim()],
-    ids=["register", "claim"],
-)
+USES: dict[str, Callable[[Backend], object]] = {
+    "register": lambda backend: backend.register(Job(kind="work")),
+    "claim": lambda backend: backend.claim(),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_without_it_every_verb_names_it(url: str, use: Callable[[Backend], object]) -> None:
     with connect(url) as backend, pytest.raises(StoreError, match=r"not prepared .* run jobctl init"):
         use(backend)

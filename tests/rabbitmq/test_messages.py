@@ -102,6 +102,8 @@ def test_a_message_that_is_no_job_becomes_a_record_that_is_none_either(
     body: bytes, headers: Mapping[str, object]
 ) -> None:
     reading = read(body, headers, None, "default")
-    assert (reading.record.queue, reading.history.attempts, reading.max_attempts) == ("default", 1, 1)
+    assert (reading.record.queue, reading.history, reading.max_attempts) == ("default", History(), 1)
+    assert reading.problem
+    assert read(body, headers, None, "default").record.id == reading.record.id
     with pytest.raises(Undecodable):
         decode(reading.record)

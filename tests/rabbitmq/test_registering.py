@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobcontract import Backend, Job, StoreError, StoreUnavailable, Unsupported
+from jobcontract import Backend, Claim, Job, StoreError, StoreUnavailable, Unsupported
 from jobcontract.contract import Registration
 from tests.rabbitmq.stores import PATIENCE, claim_all, connect, jobs, numbers, opened, until
 from tests.servers.binaries import Programs
@@ -161,7 +161,7 @@ def test_jobs_whose_confirms_were_lost_are_stored_once_where_the_first_part_was_
             assert cut.done
             assert len(registered) == len(batch)
     with connect(rabbitmq_server.url(vhost)) as backend:
-        claims = []
+        claims: list[Claim] = []
         deadline = time.monotonic() + PATIENCE
         while more := backend.claim(limit=1000):
             claims += more
