@@ -168,7 +168,8 @@ class PostgresDriver(OperatorDoors, HostedTables):
     def install(self, *, dry_run: bool = False) -> list[Step]:
         """As `Installation.install`. Its deadline is five minutes: a migration may have much to rewrite."""
         self.sessions.forget_schema()
-        with self.sessions.session(checked=False, seconds=_INSTALL_DEADLINE) as connection:
+        with self.sessions.session(checked=False) as connection:
+            connection.expire_in(_INSTALL_DEADLINE)
             return self._schema.install(connection, self._server.where, dry_run=dry_run)
 
     def close(self) -> None:

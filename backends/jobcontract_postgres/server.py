@@ -13,7 +13,7 @@ from psycopg import IsolationLevel, pq
 from psycopg.conninfo import make_conninfo
 
 from jobcontract.config import StoreSettings
-from jobcontract.errors import ConfigError
+from jobcontract.errors import ConfigError, StoreError
 from jobcontract_postgres.connection import Connection, within
 from jobcontract_postgres.failures import DeadlineExceeded, from_connecting, from_statement
 from jobcontract_postgres.options import PostgresOptions
@@ -43,14 +43,15 @@ class Server:
 
         Raises `StoreUnavailable` or `StoreError`, without the password.
         """
-        conninfo = make_conninfo("", **self._parameters, connect_timeout=max(2, round(seconds)))
-
         try:
+            conninfo = make_conninfo("", **self._parameters, connect_timeout=max(2, round(seconds)))
             connection = within(seconds, lambda: Connection.connect(conninfo, autocommit=True))
         except DeadlineExceeded as error:
             raise from_statement(error, self.where) from None
         except psycopg.Error as error:
             raise from_connecting(error, self.where, self._password) from None
+        except UnicodeError as error:  # from the resolver, about a name that no host can have
+            raise StoreError(f"can't connect to {self.where}: {error}") from None
         connection.born = time.monotonic()
         # What psycopg's own BEGIN asks for, whatever the database's default is.
         connection.isolation_level = IsolationLevel.READ_COMMITTED

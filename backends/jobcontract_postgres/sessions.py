@@ -47,13 +47,13 @@ class Sessions:
         self._fits = False
 
     @contextmanager
-    def session(self, *, checked: bool = True, seconds: float | None = None) -> Generator[Connection]:
-        """A connection for one call of `seconds`. `checked`: only if the schema is of our version.
+    def session(self, *, checked: bool = True) -> Generator[Connection]:
+        """A connection for one call. `checked`: only if the schema is of our version.
 
         psycopg's errors inside come out as `StoreError` and `StoreUnavailable`.
         """
         try:
-            connection = self._pool.take(seconds or self.timeout)
+            connection = self._pool.take(self.timeout)
             try:
                 self.set_up(connection)
                 if checked and not self._fits:

@@ -167,6 +167,12 @@ def test_a_server_without_tls_is_refused_where_it_is_asked_for(postgres_server: 
         open_store(postgres_server.url(), sslmode="verify-full").claim()
 
 
+@pytest.mark.parametrize("host", ["a" * 70, "a..b"])
+def test_a_name_that_no_host_can_have_is_said(host: str) -> None:
+    with pytest.raises(StoreError, match=f"can't connect to PostgreSQL at {host}"):
+        open_store(f"postgresql://{host}/db").claim()
+
+
 def test_nobody_at_the_port_is_worth_a_retry() -> None:
     with pytest.raises(StoreUnavailable, match="refused"):
         open_store(f"postgresql://127.0.0.1:{free_port()}/db").claim()
