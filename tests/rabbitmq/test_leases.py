@@ -43,7 +43,7 @@ def kill_connections(server: RabbitServer, vhost: str) -> None:
 def test_a_token_of_a_former_connection_is_lost_and_costs_no_other_lease(
     store: Backend, settle: Callable[[Backend, Claim], object]
 ) -> None:
-    """The server closes a channel on which it hears of a tag that it does not know, with all that is on it."""
+    """The server closes a channel on which it hears of a tag that it does not know, with all on it."""
     store.register_many(jobs(2))
     stale = claim_one(store)
     driver_of(store).disconnect()

@@ -23,7 +23,7 @@ LONGEST = timedelta(days=366 * 10)
 
 
 def travelled(topology: Topology, delay: timedelta, address: Address) -> tuple[int, set[str]]:
-    """Where a message that is published for `delay` ends, after how many milliseconds, by the bindings alone."""
+    """Where a message for `delay` ends, and after how many milliseconds, by the bindings alone."""
     objects = list(topology.objects([address.queue]))
     expiries = {each.name: each.arguments for each in objects if isinstance(each, Queue)}
     kinds = {each.name: each.type for each in objects if isinstance(each, Exchange)}
@@ -47,7 +47,8 @@ def travelled(topology: Topology, delay: timedelta, address: Address) -> tuple[i
 
 
 def matches(kind: str, pattern: str, key: str) -> bool:
-    """Whether an exchange of this type takes `key` for `pattern`. Here a ``#`` is the first word or the last."""
+    """Whether an exchange of this type takes `key` for `pattern`, whose ``#`` is its first word or its last.
+    """
     if kind == "direct":
         return pattern == key
     words = re.escape(pattern).replace(r"\*", r"[^.]*")
