@@ -248,8 +248,8 @@ class TargetLoop(threading.Thread):
         if limit == 1:
             return 1
         try:
-            return min(limit, self.opened.driver.capabilities.max_register_batch)
-        except StoreUnavailable:  # never seen: one row finds out
+            return min(limit, self.opened.target.capabilities.max_register_batch)
+        except StoreUnavailable:  # one row finds out when it is back
             return 1
 
     def _tell(self, batch: Batch) -> None:

@@ -81,6 +81,21 @@ def test_the_next_due_job_is_found_at_the_head_of_its_index(crowded: Stage) -> N
     assert pages < 50, pages
 
 
+def test_registering_many_takes_no_step_per_pair_of_jobs(crowded: Stage) -> None:
+    """Whatever the statistics say, and with the settings of our own sessions."""
+    with psycopg.connect(crowded.host_url, autocommit=True) as connection:
+        connection.execute("VACUUM (ANALYZE) jobcontract.outbox, jobcontract.outbox_jobs")
+    driver = crowded.backend("host").driver
+    assert isinstance(driver, HostsTables)
+    empty: list[str] = []
+    statement = Statements(driver)("register", *[empty] * 7, "redis", "redis")
+    with driver.transaction() as transaction:
+        rows = transaction.run(Statement(f"EXPLAIN {statement.sql}", statement.parameters))
+    plan = "\n".join(line for (line,) in rows)
+    assert "hashed SubPlan" in plan
+    assert "Nested Loop" not in plan
+
+
 def test_looking_at_an_outbox_is_bounded(crowded: Stage) -> None:
     """Of 90,000 rows, three times 10,001 are counted."""
     with psycopg.connect(crowded.host_url, autocommit=True) as connection:

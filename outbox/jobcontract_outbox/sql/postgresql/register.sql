@@ -4,6 +4,8 @@
 -- The ledger is written in the order of queue and key: the insert of a key waits for a transaction that holds it (and
 -- goes ahead when that one rolls back), so two batches that share keys must ask for them in one order. The rows get
 -- their numbers in the order of the batch.
+-- IS TRUE keeps the IN from becoming a join: our own sessions have hash joins switched off, and a nested loop over two
+-- batches of 10,000 takes ten seconds.
 WITH incoming AS MATERIALIZED (
     SELECT *
     FROM unnest(
@@ -21,7 +23,7 @@ WITH incoming AS MATERIALIZED (
     SELECT %s, id, queue, ordering_key,
            greatest(run_at, statement_timestamp()), greatest(run_at, statement_timestamp()), envelope
     FROM incoming
-    WHERE id IN (SELECT job_id FROM known)
+    WHERE (id IN (SELECT job_id FROM known)) IS TRUE
     ORDER BY position
     RETURNING job_id, available_at
 )
