@@ -39,17 +39,19 @@ OnReturn = Callable[[str, str, str | None], None]
 NOT_FOUND = 404
 REFUSED = 403
 INEQUIVALENT = 406
+_NOT_ALLOWED = 530
 
 
 class ConnectionLost(Exception):
-    """The connection is gone, or was not to be had. The text says why, without credentials.
+    """The connection is gone, or was not to be had. The text says why, without credentials."""
 
-    `refused` says that the server took the connection and turned us away: nothing that waiting would mend.
-    """
 
-    def __init__(self, reason: str, *, refused: bool = False) -> None:
+class TurnedAway(ConnectionLost):
+    """There was a server, and we and it do not agree: nothing that waiting would mend. `remedy` would."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(reason)
-        self.refused = refused
+        self.remedy = remedy
 
 
 class ChannelClosed(Exception):
@@ -380,18 +382,25 @@ def _fulfil(answer: asyncio.Future[Any], value: object) -> None:
 def _as_lost(error: object) -> ConnectionLost:
     """Why a connection is gone, from what pika says."""
     if isinstance(error, AMQPConnectionWorkflowFailed):
+        # One for each host that was tried. One that turned us away says more than one that was down.
         reasons = [_as_lost(each) for each in error.exceptions]
-        texts = dict.fromkeys(str(reason) for reason in reasons)
-        return ConnectionLost("; ".join(texts), refused=any(reason.refused for reason in reasons))
+        refusals = [reason for reason in reasons if isinstance(reason, TurnedAway)]
+        return refusals[0] if refusals else ConnectionLost("; ".join(dict.fromkeys(map(str, reasons))))
     if isinstance(error, AMQPConnectorPhaseErrorBase):
         return _as_lost(error.exception)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return TurnedAway(
+            f"its certificate can't be verified ({error.verify_message})",
+            "set cacertfile to the certificates to trust, or server_name_indication to the name in this one",
+        )
     if isinstance(error, pika.exceptions.ProbableAuthenticationError):
-        return ConnectionLost("the server refused the user or the password", refused=True)
+        return TurnedAway("it refused the user or the password", "check them in the URL")
     if isinstance(error, pika.exceptions.ProbableAccessDeniedError):
-        return ConnectionLost("the server refused the virtual host", refused=True)
+        return TurnedAway("it refused the virtual host", "check the URL's path")
     if isinstance(error, pika.exceptions.ConnectionClosedByBroker):
-        refused = error.reply_code in (REFUSED, 530)
-        return ConnectionLost(f"the server closed the connection: {error.reply_text}", refused=refused)
+        if error.reply_code in (REFUSED, _NOT_ALLOWED):
+            return TurnedAway(f"it refused us ({error.reply_text})", "check user and virtual host in the URL")
+        return ConnectionLost(f"the server closed the connection: {error.reply_text}")
     return ConnectionLost(_text(error))
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from jobcontract.config import StoreSettings
-from jobcontract.errors import ConfigError, StoreUnavailable
+from jobcontract.errors import ConfigError, StoreError, StoreUnavailable
 from jobcontract.url import Host
-from jobcontract_rabbitmq.amqp import Connection, ConnectionLost, Endpoint
+from jobcontract_rabbitmq.amqp import Connection, ConnectionLost, Endpoint, TurnedAway
 from jobcontract_rabbitmq.options import RabbitOptions
 
 _PORT, _TLS_PORT = 5672, 5671
@@ -80,7 +80,7 @@ class Link:
         """The present connection, or a new one, which is made by one caller for all, and goes on being made
         when that caller's time is over.
 
-        Raises `StoreUnavailable`, or `ConfigError` when the server turned us away.
+        Raises `StoreUnavailable`, or `StoreError` when the server turned us away.
         """
         if (connection := self.connection) is not None:
             return connection
@@ -89,11 +89,9 @@ class Link:
             self._connecting.add_done_callback(self._connected)
         try:
             return await asyncio.shield(self._connecting)
+        except TurnedAway as error:
+            raise StoreError(f"RabbitMQ at {self._target.where}: {error}; {error.remedy}") from None
         except ConnectionLost as error:
-            if error.refused:
-                raise ConfigError(
-                    f"{error}, at {self._target.where}; check user, password and virtual host of the URL"
-                ) from None
             raise StoreUnavailable(f"RabbitMQ at {self._target.where} can't be reached: {error}") from None
 
     async def _connect(self) -> Connection:
