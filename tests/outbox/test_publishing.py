@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 import pytest
 from jobcontract_outbox import ORDERING_KEY
@@ -69,3 +71,26 @@ def test_a_job_that_a_relay_is_publishing_is_not_cancelled(
         relay.execute("SELECT seq FROM jobcontract.outbox FOR UPDATE")
         assert backend.cancel(job.id) is State.READY
     assert backend.cancel(job.id) is State.CANCELLED
+
+
+def test_a_key_and_headers_travel_to_a_store_that_does_not_deduplicate(
+    make_stage: MakeStage, postgres_url: str, rabbit_url: str
+) -> None:
+    """The worker's once() goes by the key."""
+    stage = make_stage(postgres_url, rabbitmq=rabbit_url)
+    job = Job(kind="work", idempotency_key="k", headers={"tenant": "7"}, max_attempts=3)
+    stage.backend().register(job)
+    stage.publish()
+    (claim,) = drain_until(stage.backend(), 1)
+    assert (claim.job.idempotency_key, claim.job.headers, claim.job.max_attempts) == ("k", {"tenant": "7"}, 3)
+
+
+def test_a_sql_store_can_be_a_target_too(make_stage: MakeStage, postgres_url: str, tmp_path: Path) -> None:
+    stage = make_stage(f"sqlite:///{tmp_path}/outbox.db", central=postgres_url)
+    made = [Job(kind="work", idempotency_key=str(number)) for number in range(20)]
+    backend = stage.backend()
+    backend.register_many(made)
+    backend.register_many([Job(kind="work", idempotency_key=str(number)) for number in range(20)])
+    assert stage.publish() == 20
+    assert sorted(ids(drain_until(backend, 20))) == sorted(job.id for job in made)
+    assert [queue.queue for queue in backend.stats()] in ([], ["default"])

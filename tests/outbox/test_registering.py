@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
+import sqlalchemy
+from sqlalchemy.orm import Session
 
 from jobcontract import InvalidJob, Job, Registration, State
 from jobcontract.aio import AsyncBackend
@@ -256,3 +258,16 @@ def test_the_input_keeps_its_text(stage: Stage) -> None:
     stage.publish()
     (claim,) = drain_until(stage.backend(), 1)
     assert (claim.job.input_json, claim.job.headers) == (job.input_json, job.headers)
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_session_of_sqlalchemy_carries_a_job(stage: Stage, ending: str) -> None:
+    url = stage.host_url.replace("postgresql://", "postgresql+psycopg://")
+    engine = sqlalchemy.create_engine(url)
+    made = [Job(kind="work", idempotency_key=str(number)) for number in range(3)]
+    with Session(engine) as session:
+        assert len(stage.backend().register_many(made, connection=session)) == 3
+        assert not stage.backend().register(made[0], connection=session).created
+        getattr(session, ending)()
+    engine.dispose()
+    assert stage.publish() == (3 if ending == "commit" else 0)
