@@ -34,11 +34,17 @@ def one_line(text: str) -> str:
 
 
 def brief(text: str | None, most: int = 200) -> str:
-    """The last line of `text` that says something (of a traceback, the error), `most` characters at most."""
-    # Cut first: splitting megabytes for one line is not worth it. What stands at the end is what we want.
-    lines = [line.strip() for line in (text or "")[-4 * most :].splitlines() if line.strip()]
-    last = lines[-1] if lines else ""
-    return escape(last if len(last) <= most else f"{last[: most - 3]}...")
+    """The line of `text` that says what happened, `most` characters at most.
+
+    That is the first one, as the worker writes its errors; of a traceback that an application stored, the
+    last.
+    """
+    text = (text or "").strip()
+    # Cut before splitting: megabytes for one line are not worth it.
+    end = slice(-4 * most, None) if text.startswith("Traceback") else slice(4 * most)
+    lines = text[end].splitlines()
+    line = (lines[0 if end.start is None else -1] if lines else "").strip()
+    return escape(line if len(line) <= most else f"{line[: most - 3]}...")
 
 
 def ascii_json(value: object, *, indent: int | None = None) -> str:

@@ -226,8 +226,9 @@ def test_newlines_are_kept_only_where_they_are_wanted() -> None:
     assert one_line("a\nb\r\nc\x07") == "a b c\\x07"
 
 
-def test_brief_is_the_last_line_that_says_something() -> None:
-    assert brief("Traceback:\n  x\nValueError: no\n\n") == "ValueError: no"
+def test_brief_is_the_line_that_says_what_happened() -> None:
+    assert brief("\nValueError: no\n  at app.py:17 in embed\n") == "ValueError: no"
+    assert brief("Traceback (most recent call last):\n  x\nValueError: no\n\n") == "ValueError: no"
     assert brief("x" * 300) == "x" * 197 + "..."
     assert brief(None) == ""
 
