@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from tests.servers.fixtures import (
     pgbouncer_programs,
     pgbouncer_server,
@@ -31,3 +33,8 @@ __all__ = [
     "redis_programs",
     "redis_server",
 ]
+
+# A shell has what it starts with `&` ignore Ctrl-C, and that is inherited: no program that a test interrupts
+# would notice. With a handler here the programs that we start get the default again.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
