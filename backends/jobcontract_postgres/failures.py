@@ -37,6 +37,7 @@ _LASTING = re.compile(
     r"|no encryption|could not (read|load|open) .*(certificate|private key)",
     re.DOTALL,
 )
+_QUESTION = re.compile(r"\n\s*Is the server running [^\n]*\?")
 _ABOUT_TLS = re.compile(r"SSL|TLS|certificate")
 
 
@@ -80,7 +81,8 @@ def from_statement(error: psycopg.Error, where: str) -> StoreError:
 
 def from_connecting(error: psycopg.Error, where: str, password: str | None) -> StoreError:
     """What to raise when no connection to `where` could be made: libpq's words, without the password."""
-    said = _one_line(str(error))
+    # libpq's second line only asks whether the server runs, and psycopg's prefix says the same as we do.
+    said = _one_line(_QUESTION.sub("", str(error)).removeprefix("connection failed: "))
     if password:
         said = said.replace(password, "***")
     if not _LASTING.search(said):

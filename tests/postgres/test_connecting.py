@@ -174,8 +174,9 @@ def test_a_name_that_no_host_can_have_is_said(host: str) -> None:
 
 
 def test_nobody_at_the_port_is_worth_a_retry() -> None:
-    with pytest.raises(StoreUnavailable, match="refused"):
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1.* failed: Connection refused$") as refused:
         open_store(f"postgresql://127.0.0.1:{free_port()}/db").claim()
+    assert str(refused.value).count("failed") == 1
 
 
 @pytest.fixture
@@ -224,7 +225,7 @@ def test_plain_text_over_a_network_is_warned_of_once(
 def test_a_connection_is_replaced_at_the_end_of_its_life(
     open_another: OpenStore, connection: psycopg.Connection
 ) -> None:
-    store = open_another(max_lifetime="100ms", application_name="short lived")
+    store = open_another(max_lifetime="2s", application_name="short lived")
     store.driver.install()
 
     def backend() -> int:
@@ -233,7 +234,7 @@ def test_a_connection_is_replaced_at_the_end_of_its_life(
 
     first = backend()
     assert backend() == first
-    time.sleep(0.15)  # the age is what is tested
+    time.sleep(2.1)  # the age is what is tested
     assert backend() != first
 
 
