@@ -81,7 +81,7 @@ def main() -> None:
     ):
         bench = Bench(Path(folder), stack, postgres, redis_server, rabbit)
         ratios = bench.rates(arguments.jobs, arguments.rounds)
-        ratios |= bench.pinned(arguments.jobs)
+        ratios |= bench.pinned(arguments.jobs, arguments.rounds)
         for name, ratio in ratios.items():
             short = f"  less than {REQUIRED[name]}" if ratio < REQUIRED[name] else ""
             print(f"{name:<44}{ratio:>8.2f}{short}")
@@ -158,20 +158,23 @@ class Bench:
             seen.setdefault("Redis, of the bare script in pipelines", []).append(to_redis / pipelined)
         return {name: statistics.median(each) for name, each in seen.items()}
 
-    def pinned(self, count: int) -> dict[str, float]:
-        """The rate with dead rows that can't be removed, as a ratio of the fresh one."""
+    def pinned(self, count: int, rounds: int) -> dict[str, float]:
+        """The rate with dead rows that can't be removed, as a ratio of the fresh one; the rounds' median."""
         relay = self.relay("redis")
         self._drain("redis", relay, count)
-        self._vacuum()
-        fresh = self._drain("redis", relay, count)
-        with psycopg.connect(self._postgres.url()) as holder:
-            holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            holder.execute("SELECT pg_current_xact_id()")
-            for _ in range(3):
-                self._drain("redis", relay, count)
-            pinned = self._drain("redis", relay, count)
-        print(f"  fresh {fresh:,.0f}/s  behind {4 * count:,} dead rows {pinned:,.0f}/s", flush=True)
-        return {"pinned horizon, of its own fresh rate": pinned / fresh}
+        ratios: list[float] = []
+        for _ in range(rounds):
+            self._vacuum()
+            fresh = self._drain("redis", relay, count)
+            with psycopg.connect(self._postgres.url()) as holder:
+                holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                holder.execute("SELECT pg_current_xact_id()")
+                for _ in range(3):
+                    self._drain("redis", relay, count)
+                pinned = self._drain("redis", relay, count)
+            print(f"  fresh {fresh:,.0f}/s, behind {3 * count:,} dead rows {pinned:,.0f}/s", flush=True)
+            ratios.append(pinned / fresh)
+        return {"pinned horizon, of its own fresh rate": statistics.median(ratios)}
 
     def _drain(self, name: str, relay: Relay, count: int) -> float:
         with get_backend(name, settings=self._settings) as backend:
