@@ -47,8 +47,7 @@ def travelled(topology: Topology, delay: timedelta, address: Address) -> tuple[i
 
 
 def matches(kind: str, pattern: str, key: str) -> bool:
-    """Whether an exchange of this type takes `key` for `pattern`, whose ``#`` is its first word or its last.
-    """
+    """Whether an exchange of this type takes `key` for `pattern`, whose ``#`` comes first or last."""
     if kind == "direct":
         return pattern == key
     words = re.escape(pattern).replace(r"\*", r"[^.]*")
