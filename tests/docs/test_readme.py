@@ -13,6 +13,7 @@ from jobcontract import Handlers, get_backend
 from jobcontract.worker import Worker, WorkerOptions
 from tests.servers.postgres import PostgresServer
 
+DATABASE = "postgresql://app@db.internal/app"
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
@@ -27,21 +28,30 @@ def test_the_application_of_the_readme_runs(
     url = postgres_server.url(postgres_server.create_database())
     monkeypatch.setenv("JOBCONTRACT_BACKENDS__POSTGRES__URL", url)
     monkeypatch.setenv("JOBCONTRACT_DEFAULT", "postgres")
-    with psycopg.connect(url, autocommit=True) as connection, get_backend() as backend:
+    (code,) = blocks("python")
+    assert code.count(DATABASE) == 1
+    application: dict[str, Any] = {"__name__": "app"}
+    exec(compile(code.replace(DATABASE, url), "README.md", "exec"), application)
+    handlers = application["handlers"]
+    assert isinstance(handlers, Handlers)
+    with (
+        psycopg.connect(url, autocommit=True) as connection,
+        application["backend"],
+        get_backend() as backend,
+    ):
         backend.install()
         connection.execute("CREATE TABLE documents (id int)")
         connection.execute("CREATE TABLE embeddings (document_id int)")
-        application: dict[str, Any] = {"connection": connection, "__name__": "app"}
-        (code,) = blocks("python")
-        exec(compile(code, "README.md", "exec"), application)
-        handlers = application["handlers"]
-        assert isinstance(handlers, Handlers)
+        documents = list(range(40))  # more than a worker runs at once
+        for document in documents:
+            application["add_document"](document)
 
         tally = Worker(backend, handlers, WorkerOptions(until_empty=True)).run()
 
-        assert tally.completed == 1
-        assert connection.execute("SELECT * FROM documents").fetchall() == [(7,)]
-        assert connection.execute("SELECT * FROM embeddings").fetchall() == [(7,)]
+        assert (tally.completed, tally.failed) == (len(documents), 0)
+        for table in ("documents", "embeddings"):
+            rows = connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
+            assert rows == [(document,) for document in documents]
         duplicate = application["EmbedDocument"](document_id=7, model_version="v3")
         assert not backend.register(duplicate).created
 
