@@ -50,8 +50,9 @@ def stats(session: Session, watch: bool, interval: timedelta, as_json: bool) -> 
     """Show what each queue holds.
 
     READY is due now, SCHEDULED is not due yet, EXPIRED is running with a lease that ran out (the next worker
-    takes it back), OLDEST is how long the job that has been due the longest has been waiting. A store that is
-    away does not end --watch. With --watch and --json each look is one line.
+    takes it back), OLDEST is how long the job that has been due the longest has been waiting; ? is what
+    this store does not count. A store that is away does not end --watch. With --watch and --json each look is
+    one line.
     """
     backend = session.backend()
     if not watch:
