@@ -27,6 +27,7 @@ _TRANSIENT = frozenset(
 )
 _MISSING_OBJECT = frozenset({"3F000", "42P01", "42703", "42883"})
 _LONGEST = 500
+_TELLING = 4
 
 # A failed connection has no code in psycopg, only the server's words. Unknown ones, and those of a server
 # that speaks another language, count as transient.
@@ -37,7 +38,7 @@ _LASTING = re.compile(
     r"|no encryption|could not (read|load|open) .*(certificate|private key)",
     re.DOTALL,
 )
-_QUESTION = re.compile(r"\n\s*Is the server running [^\n]*\?")
+_NOISE = re.compile(r"^connection (failed|is bad): |\n\s*Is the server running [^\n]*\?")
 _ABOUT_TLS = re.compile(r"SSL|TLS|certificate")
 
 
@@ -82,8 +83,8 @@ def from_statement(error: psycopg.Error, where: str) -> StoreError:
 def from_connecting(error: psycopg.Error, where: str, password: str | None) -> StoreError:
     """What to raise when no connection to `where` could be made: libpq's words, without the password."""
     # libpq's second line only asks whether the server runs, and psycopg's prefix says the same as we do.
-    said = _one_line(_QUESTION.sub("", str(error)).removeprefix("connection failed: "))
-    if password:
+    said = _one_line(_NOISE.sub("", str(error)))
+    if password and len(password) >= _TELLING:  # in a shorter one's place, every letter of it would be starred
         said = said.replace(password, "***")
     if not _LASTING.search(said):
         return StoreUnavailable(f"can't connect to {where}: {said}")
