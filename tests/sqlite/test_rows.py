@@ -85,6 +85,9 @@ def test_the_tables_refuse_what_no_claim_could_order(store: FileStore, edit: Edi
         "state = 'running'",
         "state = 'odd'",
         "priority = 10",
+        "attempt = 9223372036854775807",
+        "attempt = -1",
+        "refunded = 1",
         "token = 'x', lease_until = 1",
     ],
 )

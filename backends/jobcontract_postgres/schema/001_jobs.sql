@@ -22,6 +22,10 @@ CREATE TABLE {schema}.live_jobs (
     CONSTRAINT live_jobs_lease CHECK (
         (state = 'running') = (token IS NOT NULL) AND (state = 'running') = (lease_until IS NOT NULL)
     ),
+    -- One edited row must not fail each claim of its queue with an overflow, nor stay where no claim looks.
+    CONSTRAINT live_jobs_numbers CHECK (
+        priority BETWEEN 0 AND 9 AND attempt BETWEEN 0 AND 1000000000 AND refunded BETWEEN 0 AND attempt
+    ),
     -- An infinite timestamp can't be fetched by a client: one such row would spoil every batch it is in.
     CONSTRAINT live_jobs_instants CHECK (
         isfinite(run_at) AND isfinite(created_at) AND (lease_until IS NULL OR isfinite(lease_until))

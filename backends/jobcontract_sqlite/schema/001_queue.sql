@@ -28,7 +28,9 @@ CREATE TABLE jobcontract_jobs (
     last_error       TEXT,
     headers          TEXT,
     input_ref        TEXT    NOT NULL,
-    CHECK ((state = 'running') = (token IS NOT NULL AND lease_until IS NOT NULL))
+    CHECK ((state = 'running') = (token IS NOT NULL AND lease_until IS NOT NULL)),
+    -- One edited row must not fail each claim of its queue with an overflow.
+    CHECK (attempt BETWEEN 0 AND 1000000000 AND refunded BETWEEN 0 AND attempt)
 ) STRICT;
 
 -- Statements name the index that they need (INDEXED BY): statistics that were gathered while the queue was empty would
