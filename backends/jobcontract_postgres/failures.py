@@ -84,7 +84,7 @@ def from_connecting(error: psycopg.Error, where: str, password: str | None) -> S
     """What to raise when no connection to `where` could be made: libpq's words, without the password."""
     # libpq's second line only asks whether the server runs, and psycopg's prefix says the same as we do.
     said = _one_line(_NOISE.sub("", str(error)))
-    if password and len(password) >= _TELLING:  # in a shorter one's place, every letter of it would be starred
+    if password and len(password) >= _TELLING:  # a shorter one's stars would show where its letters are
         said = said.replace(password, "***")
     if not _LASTING.search(said):
         return StoreUnavailable(f"can't connect to {where}: {said}")

@@ -63,8 +63,9 @@ def test_a_row_that_is_no_job_dies_alone(
 def test_an_edit_that_would_stop_the_others_is_refused(
     store: Store, connection: psycopg.Connection, edit: str
 ) -> None:
-    """No client can fetch an infinite timestamp, and no claim can count on from the last integer: the row would
-    spoil every batch it is in.
+    """No client can fetch an infinite timestamp, and no claim can count on from the last integer.
+
+    The row would spoil every batch it is in.
     """
     store.register(*jobs(1))
     with pytest.raises(psycopg.errors.CheckViolation):
