@@ -21,7 +21,8 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 from uuid import UUID
 
-from jobcontract.backend import DEFAULT_QUEUES, FINISHED_STATES, Backend, Registrable
+from jobcontract.arguments import Registrable
+from jobcontract.backend import DEFAULT_QUEUES, FINISHED_STATES, Backend
 from jobcontract.config import Settings
 from jobcontract.connections import bind_async, run_steps_async
 from jobcontract.contract import (

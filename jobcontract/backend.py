@@ -15,11 +15,20 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias, TypeVar, cast
+from typing import Self, TypeVar
 from uuid import UUID
 
-from pydantic import TypeAdapter, ValidationError
-
+from jobcontract.arguments import (
+    Registrable,
+    as_job,
+    check_delay,
+    check_id,
+    check_lease,
+    check_limit,
+    check_queues,
+    check_supported,
+    utf8_length,
+)
 from jobcontract.backoff import DEFAULT_BACKOFF
 from jobcontract.connections import bind, run_steps
 from jobcontract.contract import (
@@ -30,13 +39,11 @@ from jobcontract.contract import (
     Capabilities,
     Claim,
     DeadLetters,
-    Deduplication,
     Dialect,
     Driver,
     Failure,
     Feature,
     Installation,
-    Job,
     JobRecord,
     JoinsTransactions,
     Lease,
@@ -44,7 +51,6 @@ from jobcontract.contract import (
     Page,
     Pausing,
     Pruning,
-    QueueName,
     QueueStats,
     Registration,
     Requeue,
@@ -53,7 +59,6 @@ from jobcontract.contract import (
     Statistics,
     Step,
     Steps,
-    TimedLease,
     Verdict,
 )
 from jobcontract.errors import (
@@ -70,25 +75,11 @@ from jobcontract.status import JobStatus
 
 log = logging.getLogger(__name__)
 
-DEFAULT_LEASE = timedelta(minutes=2)
 DEFAULT_QUEUES = ("default",)
 FINISHED_STATES = frozenset({State.DONE, State.DEAD, State.CANCELLED})
-_LONGEST_DELAY = timedelta(days=366 * 10)
-_queue_name: TypeAdapter[str] = TypeAdapter(QueueName)
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
-
-
-class MakesJob(Protocol):
-    """A typed input (`JobInput`): it knows how to become a `Job`."""
-
-    def to_job(self) -> Job:
-        """The job that carries this input."""
-        ...
-
-
-Registrable: TypeAlias = Job | MakesJob
 
 
 class Backend:
@@ -221,9 +212,9 @@ class Backend:
         Never waits for a job. By priority, then run_at, then id, as well as concurrent claimers allow. A
         stored job that can't be decoded goes to the dead jobs with the reason and is not returned.
         """
-        _check_limit(limit, MAX_CLAIM_LIMIT)
-        names = _check_queues(queues)
-        length = self._lease(lease)
+        check_limit(limit, MAX_CLAIM_LIMIT)
+        names = check_queues(queues)
+        length = check_lease(lease, self.driver.capabilities.lease)
         claimed = self._perform("claim", limit, lambda: self.driver.claim(names, limit, length))
         claims: list[Claim] = []
         broken: list[Failure] = []
@@ -279,7 +270,7 @@ class Backend:
         """What `fail_many` takes: `error` made storable, the delay chosen. No I/O."""
         if retry_in is None:
             retry_in = DEFAULT_BACKOFF.delay(claim.spent)
-        _check_delay("retry_in", retry_in)
+        check_delay("retry_in", retry_in)
         text = error if isinstance(error, str) else _describe(error)
         return Failure(claim.lease, storable(text, max_bytes=MAX_ERROR_BYTES), retry_in, permanent)
 
@@ -306,27 +297,27 @@ class Backend:
         """`extend` for each claim, with a verdict (whose `at` is the new expiry) for each instead of an
         exception.
         """
-        length = self._lease(lease)
+        length = check_lease(lease, self.driver.capabilities.lease)
         return self._settle(
             "extend", [claim.lease for claim in claims], lambda leases: self.driver.extend(leases, length)
         )
 
     def release(self, claims: Sequence[Claim], *, delay: timedelta = timedelta()) -> list[Verdict]:
         """Give back jobs that did not run: ready again after `delay`, and no attempt is spent."""
-        _check_delay("delay", delay)
+        check_delay("delay", delay)
         return self._settle(
             "release", [claim.lease for claim in claims], lambda leases: self.driver.release(leases, delay)
         )
 
     def wait(self, queues: Sequence[str] = DEFAULT_QUEUES, timeout: timedelta = timedelta(seconds=1)) -> bool:
         """Block until work may be there, `timeout` at the longest. A hint: claim, whatever it says."""
-        names = _check_queues(queues)
-        _check_delay("timeout", timeout)
+        names = check_queues(queues)
+        check_delay("timeout", timeout)
         return self._perform("wait", 1, lambda: self.driver.wait(names, timeout))
 
     def rescue(self, limit: int = 100) -> Rescued:
         """Take back at most `limit` (1 to 1000) expired leases. Workers do this by themselves."""
-        _check_limit(limit, MAX_CLAIM_LIMIT)
+        check_limit(limit, MAX_CLAIM_LIMIT)
         return self._perform("rescue", limit, lambda: self.driver.rescue(limit))
 
     # -- Looking and mending: side doors, `Unsupported` where the store has none -------------------
@@ -336,7 +327,7 @@ class Backend:
         door = self.driver
         if not isinstance(door, Lookup):
             raise self._lacking("lookup")
-        identifier = _check_id(job_id)
+        identifier = check_id(job_id)
         stored = self._perform("get", 1, lambda: door.get(identifier))
         return None if stored is None else JobStatus.of(stored)
 
@@ -354,9 +345,9 @@ class Backend:
         door = self.driver
         if not isinstance(door, Lookup):
             raise self._lacking("lookup")
-        _check_limit(limit, MAX_CLAIM_LIMIT)
+        check_limit(limit, MAX_CLAIM_LIMIT)
         if queue is not None:
-            _check_queues([queue])
+            check_queues([queue])
         page = Page(queue, state, kind, idempotency_key, limit, cursor)
         return [JobStatus.of(stored) for stored in self._perform("jobs", limit, lambda: door.jobs(page))]
 
@@ -405,9 +396,9 @@ class Backend:
         door = self.driver
         if isinstance(door, Lookup) or not isinstance(door, DeadLetters):
             return self.jobs(queue=queue, kind=kind, state=State.DEAD, limit=limit, cursor=cursor)
-        _check_limit(limit, MAX_CLAIM_LIMIT)
+        check_limit(limit, MAX_CLAIM_LIMIT)
         if queue is not None:
-            _check_queues([queue])
+            check_queues([queue])
         page = Page(queue, State.DEAD, kind, None, limit, cursor)
         return [JobStatus.of(stored) for stored in self._perform("dead", limit, lambda: door.dead(page))]
 
@@ -437,8 +428,8 @@ class Backend:
         door = self.driver
         if not isinstance(door, Pruning):
             raise self._lacking("prune")
-        _check_limit(limit, MAX_CLAIM_LIMIT)
-        _check_delay("older_than", older_than)
+        check_limit(limit, MAX_CLAIM_LIMIT)
+        check_delay("older_than", older_than)
         wrong = set(states) - FINISHED_STATES
         if wrong or not states:
             raise InvalidJob("states", f"must be among {', '.join(sorted(FINISHED_STATES))}")
@@ -449,7 +440,7 @@ class Backend:
         door = self.driver
         if not isinstance(door, Pausing):
             raise self._lacking("pause")
-        (name,) = _check_queues([queue])
+        (name,) = check_queues([queue])
         self._perform("pause", 1, lambda: door.pause(name))
 
     def resume(self, queue: str) -> None:
@@ -457,7 +448,7 @@ class Backend:
         door = self.driver
         if not isinstance(door, Pausing):
             raise self._lacking("pause")
-        (name,) = _check_queues([queue])
+        (name,) = check_queues([queue])
         self._perform("resume", 1, lambda: door.resume(name))
 
     def install(self, *, dry_run: bool = False) -> list[Step]:
@@ -536,7 +527,7 @@ class Backend:
         job_ids: Sequence[UUID | str],
         operation: Callable[[Sequence[str]], list[State | None]],
     ) -> list[State | None]:
-        identifiers = [_check_id(job_id) for job_id in job_ids]
+        identifiers = [check_id(job_id) for job_id in job_ids]
         return self._in_rounds(verb, identifiers, MAX_CLAIM_LIMIT, str, operation, lambda _, first: first)
 
     def _in_rounds(
@@ -598,27 +589,12 @@ class Backend:
             f"{self.capabilities.store} (backend {self.name!r}) has no {feature}; see `jobctl backends`"
         )
 
-    def _lease(self, lease: timedelta | None) -> timedelta:
-        limits = self.driver.capabilities.lease
-        if lease is None:
-            return min(DEFAULT_LEASE, limits.longest)
-        if not isinstance(lease, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidJob("lease", f"must be a timedelta, not {type(lease).__name__}")
-        shortest = limits.shortest if isinstance(limits, TimedLease) else timedelta(microseconds=1)
-        if lease <= timedelta():
-            raise InvalidJob("lease", f"must be longer than nothing, not {lease}")
-        if not shortest <= lease <= limits.longest:
-            raise Unsupported(
-                f"a lease of {lease} is outside of what this store gives: {shortest} to {limits.longest}"
-            )
-        return lease
-
     def _checked_records(self, jobs: Iterable[Registrable]) -> list[JobRecord]:
         """The jobs as records, all checked against the limits of the configuration and of the store."""
         most = self._max_input_ref_bytes
-        records = [_as_job(job, position).to_record() for position, job in enumerate(jobs)]
+        records = [as_job(job, position).to_record() for position, job in enumerate(jobs)]
         for record in records:
-            size = _utf8_length(record.input_ref, most)
+            size = utf8_length(record.input_ref, most)
             if size > most:
                 raise InvalidJob(
                     "input_ref",
@@ -626,44 +602,8 @@ class Backend:
                     "pass a reference, not the document",
                 )
         if records:
-            _check_supported(records, self.capabilities, self.name)
+            check_supported(records, self.capabilities, self.name)
         return records
-
-
-def _check_supported(records: Sequence[JobRecord], capabilities: Capabilities, name: str) -> None:
-    most = capabilities.max_input_ref_bytes
-    for record in records:
-        if record.priority >= capabilities.priority_levels:
-            raise Unsupported(
-                f"priority {record.priority}: {capabilities.store} (backend {name!r}) keeps "
-                f"{capabilities.priority_levels} levels apart, 0 to {capabilities.priority_levels - 1}"
-            )
-        if record.idempotency_key is not None and capabilities.deduplication is Deduplication.NONE:
-            raise Unsupported(
-                f"idempotency_key: {capabilities.store} (backend {name!r}) does not deduplicate jobs"
-            )
-        if record.run_at is not None and capabilities.scheduling is None:
-            raise Unsupported(f"run_at: {capabilities.store} (backend {name!r}) can't schedule jobs")
-        if _utf8_length(record.input_ref, most) > most:
-            raise Unsupported(
-                f"input_ref: {capabilities.store} (backend {name!r}) takes at most {most} bytes as JSON"
-            )
-
-
-def _utf8_length(text: str, bound: int) -> int:
-    """The length of `text` in UTF-8, exact when it exceeds `bound`; short texts are not encoded to be
-    measured.
-    """
-    return len(text) if len(text) * 4 <= bound else len(text.encode())
-
-
-def _as_job(job: Registrable, position: int) -> Job:
-    if isinstance(job, Job):
-        return job
-    maker = getattr(job, "to_job", None)
-    if maker is None:
-        raise InvalidJob(f"jobs[{position}]", f"must be a Job or a JobInput, not {type(job).__name__}")
-    return cast(Job, maker())
 
 
 def _repeated_registration(record: JobRecord, first: Registration) -> Registration:
@@ -691,39 +631,6 @@ def _describe(error: BaseException) -> str:
     except Exception as broken:
         text = f"(its text can't be had: {type(broken).__name__})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _check_limit(limit: int, most: int) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidJob("limit", f"must be an integer from 1 to {most}, not {limit!r}")
-
-
-def _check_queues(queues: Sequence[str]) -> list[str]:
-    if isinstance(queues, str):
-        raise InvalidJob("queues", f"must be a sequence of names, not one string; write [{queues!r}]")
-    names = list(dict.fromkeys(queues))
-    if not names:
-        raise InvalidJob("queues", "must name at least one queue")
-    for name in names:
-        try:
-            _queue_name.validate_python(name)
-        except ValidationError:
-            raise InvalidJob("queues", f"{name!r} is not a queue name: 1 to 64 of [a-z0-9_.-]") from None
-    return names
-
-
-def _check_delay(field: str, delay: timedelta) -> None:
-    if not isinstance(delay, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidJob(field, f"must be a timedelta, not {type(delay).__name__}")
-    if not timedelta() <= delay <= _LONGEST_DELAY:
-        raise InvalidJob(field, f"must be between nothing and ten years, not {delay}")
-
-
-def _check_id(job_id: UUID | str) -> str:
-    try:
-        return str(job_id if isinstance(job_id, UUID) else UUID(job_id))
-    except (ValueError, AttributeError, TypeError):
-        raise InvalidJob("job_id", f"{job_id!r} is not a UUID") from None
 
 
 def _chunks(items: Sequence[Item], size: int) -> Iterable[Sequence[Item]]:
