@@ -22,7 +22,7 @@ from jobcontract.contract import (
     State,
     Verdict,
 )
-from jobcontract.errors import StoreError
+from jobcontract.errors import StoreError, StoreUnavailable
 from jobcontract_redis.bodies import claimed_record, instant, milliseconds, registration_words
 from jobcontract_redis.doors import SideDoors
 from jobcontract_redis.link import Call
@@ -174,17 +174,22 @@ class RedisDriver(SideDoors):
         if not queues:
             return Rescued(0, 0)
         # Each call begins with another queue, so that none waits for ever behind a busy one or a node that is
-        # down.
+        # down; and a queue whose keys are spoilt does not keep the others from being rescued.
         self._rescues += 1
         turn = self._rescues % len(queues)
         ready = dead = 0
+        spoilt: StoreError | None = None
         for queue in queues[turn:] + queues[:turn]:
-            for script, most in ((RESCUE, limit - ready - dead), (REPAIR, _REPAIRS)):
-                if most > 0:
-                    call = self._namespace.call(queue, script, self._namespace.prefix(queue), most)
-                    (answer,) = self._namespace.link.run([call])
-                    moved, died = cast("list[int]", answer)
-                    ready, dead = ready + moved, dead + died
+            try:
+                moved, died = self._rescue(queue, limit - ready - dead)
+            except StoreUnavailable:
+                raise
+            except StoreError as error:
+                spoilt = error
+            else:
+                ready, dead = ready + moved, dead + died
+        if spoilt is not None:
+            raise spoilt
         self._drop_outdated(queues, limit)
         return Rescued(ready, dead)
 
@@ -200,6 +205,15 @@ class RedisDriver(SideDoors):
     def _registration(self, queue: str, records: Sequence[JobRecord]) -> Call:
         words = [word for record in records for word in registration_words(record)]
         return self._namespace.call(queue, REGISTER, self._namespace.prefix(queue), *words)
+
+    def _rescue(self, queue: str, limit: int) -> Rescued:
+        """Expired leases of one queue, at most `limit`, and what else is found to be broken."""
+        prefix = self._namespace.prefix(queue)
+        calls = [self._namespace.call(queue, REPAIR, prefix, _REPAIRS)]
+        if limit > 0:
+            calls.append(self._namespace.call(queue, RESCUE, prefix, limit))
+        found = [Rescued(*cast("list[int]", answer)) for answer in self._namespace.link.run(calls)]
+        return Rescued(sum(each.ready for each in found), sum(each.dead for each in found))
 
     def _shares(self, queues: Sequence[str], limit: int) -> dict[str, int]:
         """How many jobs to claim from each queue, so that together they are the best `limit` due ones."""

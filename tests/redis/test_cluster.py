@@ -109,15 +109,24 @@ def test_a_slot_that_moved_is_followed(own_cluster: RedisCluster) -> None:
     made = records(50, queue="a")
     store.register(made)
     leases = leases_of(store.claim(["a"], 10, HOUR))
-    assert store.wait(["a"], NOTHING) is True
     source = node_of(own_cluster, "jobcontract", "a")
     target = next(member for member in own_cluster.members if member is not source)
     move_slot(own_cluster, key_slot(b"{jobcontract:a}"), source, target)
     assert node_of(own_cluster, "jobcontract", "a") is target
     assert all(verdict.applied for verdict in store.complete(leases))
     assert not store.register(made[:1])[0].created
-    until(lambda: store.wait(["a"], NOTHING), "wait does not find the node that has the queue now")
     assert counts(store, "a") == {"ready": 40, "done": 10}
+    store.close()
+
+
+def test_a_wait_follows_a_slot_that_moved(own_cluster: RedisCluster) -> None:
+    store = open_store(own_cluster.url())
+    store.register(records(1, queue="a"))
+    assert store.wait(["a"], NOTHING) is True
+    source = node_of(own_cluster, "jobcontract", "a")
+    target = next(member for member in own_cluster.members if member is not source)
+    move_slot(own_cluster, key_slot(b"{jobcontract:a}"), source, target)
+    until(lambda: store.wait(["a"], NOTHING), "wait does not find the node that has the queue now")
     store.close()
 
 

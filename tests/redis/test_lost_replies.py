@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
+import redis
 from jobcontract_redis import RedisDriver
 from jobcontract_redis.scripts import (
     CANCEL,
@@ -21,6 +22,8 @@ from jobcontract_redis.scripts import (
     RESCUE,
     Script,
 )
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from jobcontract.contract import State
 from jobcontract.errors import StoreUnavailable
@@ -106,6 +109,26 @@ def test_claim(store: RedisDriver, proxied: RedisDriver, cut: Any) -> None:
 
     until(all_rescued, "they are stranded")
     assert sorted(lease.job_id for lease in leases_of(store.claim([QUEUE], 100, HOUR))) == sorted(stranded)
+
+
+def test_a_client_that_retries_by_itself_would_claim_twice(
+    store: RedisDriver, redis_server: RedisServer, proxy: Proxy, namespace: str
+) -> None:
+    """The same fault, and redis-py with the retries that it makes when nobody forbids them."""
+    load(redis_server, CLAIM)
+    store.register(records(10))
+    proxy.cut_next_reply(contains(CLAIM.digest))
+    prefix = f"{{{namespace}:{QUEUE}}}:"
+    arguments = [*(prefix + name for name in CLAIM.keys), prefix, 4, 60_000, "nonce"]
+    with redis.Redis(
+        host=proxy.host,
+        port=proxy.port,
+        password=redis_server.password,
+        retry=Retry(NoBackoff(), 3),
+        retry_on_error=[redis.ConnectionError],
+    ) as client:
+        cast(Any, client).execute_command("EVALSHA", CLAIM.digest, len(CLAIM.keys), *arguments)
+    assert counts(store) == {"ready": 2, "running": 8}
 
 
 def test_complete(store: RedisDriver, proxied: RedisDriver, cut: Any) -> None:

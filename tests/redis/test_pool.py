@@ -14,6 +14,7 @@ from jobcontract_redis import RedisDriver
 from jobcontract.errors import StoreError, StoreUnavailable
 from tests.redis.stores import HOUR, QUEUE, connect, counts, leases_of, open_store, records, until
 from tests.servers.process import DEFAULT_PASSWORD, free_port
+from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisServer
 
 
@@ -88,17 +89,17 @@ def interrupted_after(seconds: float) -> Generator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_an_answer_that_nobody_read_is_not_taken_for_the_next_one(own_server: RedisServer) -> None:
-    store = open_store(own_server.url(), pool_size=1)
-    assert store.claim([QUEUE], 4, HOUR) == []  # the server knows the script now
+def test_an_answer_that_nobody_read_is_not_taken_for_the_next_one(
+    store: RedisDriver, proxied: RedisDriver, proxy: Proxy
+) -> None:
+    assert proxied.claim([QUEUE], 4, HOUR) == []  # the server knows the script now
     store.register(records(10))
-    with own_server.paused(), pytest.raises(Interrupted), interrupted_after(0.2):
-        store.claim([QUEUE], 4, HOUR)
-    until(lambda: counts(store) == {"ready": 6, "running": 4}, "the claim did not run")
-    leases = leases_of(store.claim([QUEUE], 10, HOUR))
+    proxy.delay(0.5)
+    with pytest.raises(Interrupted), interrupted_after(0.1):
+        proxied.claim([QUEUE], 4, HOUR)
+    leases = leases_of(proxied.claim([QUEUE], 10, HOUR))  # before the answer to the first has come
     assert len(leases) == 6
-    assert all(verdict.applied for verdict in store.complete(leases))
-    store.close()
+    assert counts(store) == {"running": 10}
 
 
 def test_a_server_that_is_not_there_is_one_clear_sentence() -> None:

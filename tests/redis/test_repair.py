@@ -9,6 +9,7 @@ import pytest
 from jobcontract_redis import RedisDriver
 
 from jobcontract.contract import JobRecord, Page, State
+from jobcontract.errors import StoreError
 from tests.redis.stores import (
     HOUR,
     NOTHING,
@@ -248,6 +249,27 @@ def test_a_record_of_another_type_stops_nobody(store: RedisDriver, vandal: Vanda
     assert [lease.job_id for lease in leases] == [made[0].id, made[2].id]
     assert all(verdict.applied for verdict in store.complete(leases))
     assert counts(store) == {"done": 2, "dead": 1}
+
+
+def test_a_queue_whose_keys_are_spoilt_stops_no_other_queue(
+    store: RedisDriver, redis_server: RedisServer, namespace: str
+) -> None:
+    store.register([*records(2, queue="a"), *records(2, queue="b"), *records(2, queue="c")])
+    for queue in ("a", "c"):
+        store.claim([queue], 1, timedelta(milliseconds=1))
+    redis_server.ask("SET", f"{{{namespace}:b}}:lease", "not a sorted set")
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        store.claim(["b"], 1, HOUR)
+    claimed = store.claim(["a", "b", "c"], 10, HOUR)
+    assert {each.record.queue for each in claimed} == {"a", "c"}
+
+    def others_are_rescued() -> bool:
+        with pytest.raises(StoreError, match="WRONGTYPE"):
+            store.rescue(100)
+        ready = [store.jobs(Page(queue=queue, state=State.READY)) for queue in ("a", "c")]
+        return sum(map(len, ready)) == 2
+
+    until(others_are_rescued, "the other queues are not rescued")
 
 
 @pytest.mark.parametrize(
