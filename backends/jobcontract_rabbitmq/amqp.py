@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import pika
 import pika.channel
@@ -36,10 +37,24 @@ OnConfirm = Callable[[int, bool, bool], None]
 OnReturn = Callable[[str, str, str | None], None]
 """Given exchange, routing key and message id of a message that no queue took."""
 
+
+class Got(NamedTuple):
+    """A message that was asked for."""
+
+    tag: int
+    redelivered: bool
+    headers: Mapping[str, object]
+    message_id: str | None
+    body: bytes
+
+
 NOT_FOUND = 404
 REFUSED = 403
 INEQUIVALENT = 406
 _NOT_ALLOWED = 530
+
+_FORMER_CONSUMERS = 50
+"""How many consumers that were cancelled are still delivered to."""
 
 
 class ConnectionLost(Exception):
@@ -101,11 +116,27 @@ class Endpoint:
 
 
 class _PikaChannel(pika.channel.Channel):
+    """One that gives us every delivery. pika rejects what comes between basic.cancel and its answer, which
+    costs an attempt; and it drops what comes after the answer, which nobody would get before the channel
+    ends. Both happen, for the server answers before it delivers what is on its way.
+    """
+
     _cancelled: set[str]
+    _consumers: dict[str, object]
+
+    def __init__(self, connection: Any, channel_number: int, on_open_callback: Any) -> None:
+        super().__init__(connection, channel_number, on_open_callback)
+        self._former: deque[str] = deque()
 
     def take_what_crosses_the_cancel(self, tag: str) -> None:
-        """pika rejects what is delivered between basic.cancel and its answer. A reject costs an attempt."""
+        """After basic_cancel: deliveries go on as before."""
         self._cancelled.discard(tag)
+
+    def _cleanup_consumer_ref(self, consumer_tag: str) -> None:
+        self._cancelled.discard(consumer_tag)
+        self._former.append(consumer_tag)
+        if len(self._former) > _FORMER_CONSUMERS:
+            self._consumers.pop(self._former.popleft(), None)
 
 
 class _PikaConnection(AsyncioConnection):
@@ -230,9 +261,12 @@ class Channel:
         """Called when the server ends a consumer: its queue was deleted, or (from 4.3) its time is over."""
         self._raw = raw
         self._prefetch = -1
+        self._consumers: set[str] = set()
         self._waiting: set[asyncio.Future[Any]] = set()
+        self._getting: asyncio.Future[Got | None] | None = None
         raw.add_on_close_callback(self._on_close)
-        raw.add_on_cancel_callback(lambda frame: self.on_cancelled(str(frame.method.consumer_tag)))
+        raw.add_on_cancel_callback(self._on_cancel)
+        raw.add_callback(self._on_nothing_to_get, [pika.spec.Basic.GetEmpty], one_shot=False)
 
     async def wait_for(self, answer: asyncio.Future[Result]) -> Result:
         """The answer, or why there will be none."""
@@ -289,7 +323,9 @@ class Channel:
     # -- Consuming -----------------------------------------------------------------------------------
 
     async def consume(self, queue: str, tag: str, credit: int, on_delivery: OnDelivery) -> None:
-        """Have at most `credit` unsettled messages of `queue` delivered at a time, until `cancel`."""
+        """Have at most `credit` unsettled messages of `queue` delivered at a time, until `cancel`. `tag` is
+        new.
+        """
         if self._prefetch != credit:
             await self._call(lambda done: self._raw.basic_qos(prefetch_count=credit, callback=done))
             self._prefetch = credit
@@ -300,16 +336,35 @@ class Channel:
         await self._call(
             lambda done: self._raw.basic_consume(queue, deliver, consumer_tag=tag, callback=done)
         )
+        self._consumers.add(tag)
 
     async def cancel(self, tag: str) -> None:
-        """Have nothing more delivered. What crosses this on its way still arrives before it returns."""
+        """Have nothing more delivered. What was on its way arrives before the next `barrier` is over; rarely,
+        in a cluster, later.
+        """
 
         def send(done: Callable[[Any], None]) -> None:
             self._raw.basic_cancel(tag, callback=done)
             self._raw.take_what_crosses_the_cancel(tag)
 
-        if tag in self._raw.consumer_tags:
+        if tag in self._consumers:
             await self._call(send)
+            self._consumers.discard(tag)
+
+    async def get(self, queue: str) -> Got | None:
+        """The first message of `queue`, unsettled; None when there is none. One call at a time."""
+
+        def got(_: object, method: Any, properties: Any, body: bytes) -> None:
+            message = Got(
+                method.delivery_tag, method.redelivered, properties.headers or {}, properties.message_id, body
+            )
+            _fulfil(answer, message)
+
+        if self.closed is not None:
+            raise self.closed
+        answer = self._getting = asyncio.get_running_loop().create_future()
+        self._raw.basic_get(queue, got)
+        return await self.wait_for(answer)
 
     async def barrier(self) -> None:
         """Return when the server has taken everything that was sent on this channel before, and everything
@@ -360,6 +415,15 @@ class Channel:
             await self.wait_for(closed)
         except (ChannelClosed, ConnectionLost):
             return
+
+    def _on_nothing_to_get(self, _: object) -> None:
+        if self._getting is not None:
+            _fulfil(self._getting, None)
+
+    def _on_cancel(self, frame: Any) -> None:
+        tag = str(frame.method.consumer_tag)
+        self._consumers.discard(tag)
+        self.on_cancelled(tag)
 
     def _on_close(self, _: object, reason: BaseException) -> None:
         if isinstance(reason, pika.exceptions.ChannelClosedByBroker):

@@ -179,6 +179,7 @@ class _Reader:
         """And wait for it, or the next reader would find the queue empty."""
         for tag in self._consumers:
             await self._channel.cancel(tag)
+        await self._channel.barrier()
         if self._unsettled:
             self._channel.nack(self._last_tag, multiple=True)
             until = asyncio.get_running_loop().time() + _PUTTING_BACK

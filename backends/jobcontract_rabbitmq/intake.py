@@ -1,9 +1,9 @@
 """Claims and waits over the taps of a driver: how much may come, and what of it goes back.
 
 A consumer is given what it did not ask for just now, and what it was given is nobody else's. So the credit of
-our consumers follows the claims: the *allowance* is how many jobs the caller said it can take and did not get
-yet (it grows by one with each job that is settled), and credit plus buffers stay within it. What nobody here
-claimed for `SPARE` goes back to its queue.
+our consumers follows the claims: it is given for what is there and was asked for, and, while somebody waits,
+within the *allowance*: how many jobs he said he can take and did not get yet (it grows by one with each job
+that is settled). What came and nobody claimed for `SPARE` goes back to its queue.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SPARE = 0.25
 LONGEST_SPARE = 1.0
 """Seconds that a delivery is kept for one who comes back and takes others, of a better priority."""
 
-_LOOK_AGAIN = 0.25
-"""Seconds between looks at whether a missing queue is there now."""
+_LOOK_AGAIN = 0.05
+"""Seconds between looks at a queue that one waits for and can't listen to."""
 
 GiveBack = Callable[[Sequence[Delivery]], Awaitable[None]]
 
@@ -45,7 +45,6 @@ class Intake:
         self._waited_for: Counter[str] = Counter()
         self._waiters: set[asyncio.Future[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
-        self._trimmer: asyncio.Task[None] | None = None
         self._closed = False
 
     # -- Claims --------------------------------------------------------------------------------------
@@ -62,7 +61,6 @@ class Intake:
                 for tap, share in zip(taps, shares, strict=True):
                     taken += tap.take(share)
             self._allowance -= len(taken)
-            await self._keep_within_allowance()
         self._note_asked(levels)
         return taken
 
@@ -93,16 +91,6 @@ class Intake:
             await all_of(tap.listen(more) for tap, more in wanted)
             self._sweep_soon()
 
-    async def _keep_within_allowance(self) -> None:
-        """Take credit back that the caller has no use for, the least urgent first."""
-        excess = -self._spare_allowance()
-        for tap in sorted(self._taps.values(), key=lambda tap: tap.address.level):
-            if excess <= 0:
-                return
-            if tap.listening:
-                excess -= tap.free
-                await tap.stop_listening()
-
     def _spare_allowance(self) -> int:
         return self._allowance - sum(tap.free + len(tap.buffer) for tap in self._taps.values())
 
@@ -130,8 +118,9 @@ class Intake:
                     return True
                 change = loop.create_future()
                 self._waiters.add(change)
-                missing = not all(tap.listening for tap in taps)
-                pause = min(_LOOK_AGAIN if missing else until - loop.time(), until - loop.time())
+                # A queue that is missing, or that there is no hand for, is looked at instead.
+                deaf = not all(tap.listening for tap in taps)
+                pause = min(_LOOK_AGAIN if deaf else until - loop.time(), until - loop.time())
                 try:
                     async with asyncio.timeout(max(pause, 0)):
                         await change
@@ -150,16 +139,15 @@ class Intake:
             self._sweep_soon()
 
     async def _listen(self, taps: Sequence[Tap]) -> bool:
-        """Let each of `taps` bring something; whether there is something already."""
+        """Let each of `taps` bring something, if there are hands for it; whether there is something already.
+        """
         async with self._filling:
             silent = await _count_ready([tap for tap in taps if not tap.listening])
             if any(silent.values()) or any(tap.buffer for tap in taps):
                 return True
-            if silent:
-                # One each, also with fewer free hands than taps: when the first thing comes, the rest is told
-                # to stop (`_trim`).
-                each = max(1, self._spare_allowance() // len(silent))
-                await all_of(tap.listen(each) for tap in silent)
+            share = self._spare_allowance() // len(silent) if silent else 0
+            if share:
+                await all_of(tap.listen(share) for tap in silent)
                 self._sweep_soon()
             return any(tap.buffer for tap in taps)
 
@@ -170,17 +158,6 @@ class Intake:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
-        if self._trimmer is None:
-            self._trimmer = asyncio.ensure_future(self._trim())
-
-    async def _trim(self) -> None:
-        try:
-            async with self._filling:
-                await self._keep_within_allowance()
-        except (ChannelClosed, ConnectionLost):
-            pass
-        finally:
-            self._trimmer = None
 
     # -- What goes back ------------------------------------------------------------------------------
 

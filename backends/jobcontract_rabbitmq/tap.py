@@ -15,7 +15,11 @@ from jobcontract_rabbitmq.link import Link
 from jobcontract_rabbitmq.message import Reading, read
 from jobcontract_rabbitmq.topology import Address
 
-_MOST_CONSUMERS = 8
+_MANY_CONSUMERS = 8
+"""So many are replaced by one, as soon as no delivery can be on its way to them."""
+
+_MOST_LOOKS = 20
+"""How often to look for what is on its way."""
 
 
 class QueueMissing(Exception):
@@ -165,12 +169,10 @@ class Tap:
         """Let `more` deliveries come. Those that are there now have come when it returns."""
         session = await self._open()
         async with self._changing:
-            consumers = session.consumers
-            idle = not any(consumer.unsettled for consumer in consumers.values())
-            if consumers and (idle or len(consumers) >= _MOST_CONSUMERS):
-                more += await self._cancel_all(session)
+            if len(session.consumers) >= _MANY_CONSUMERS and not self.free:
+                await self._cancel_all(session)
             consumer = Consumer(f"{session.epoch}.{token_hex(4)}", more)
-            consumers[consumer.tag] = consumer
+            session.consumers[consumer.tag] = consumer
 
             def arrived(tag: int, headers: Mapping[str, object], message_id: str | None, body: bytes) -> None:
                 self._arrived(session, consumer, tag, headers, message_id, body)
@@ -179,20 +181,53 @@ class Tap:
         await session.channel.barrier()
 
     async def stop_listening(self) -> None:
-        """Let nothing more come. What came stays, and settling it brings nothing new."""
+        """Let nothing more come. What came stays, and settling it brings nothing new.
+
+        A message that is on its way while a consumer is cancelled is returned by the server, which counts
+        that as a delivery: it would have spent an attempt, and the only one it has, without ever being run.
+        So this waits for what is on its way, and looks after it for what was faster.
+        """
         session = self._session
-        if session is not None and session.consumers:
-            async with self._changing:
-                await self._cancel_all(session)
+        if session is None or not session.consumers:
+            return
+        async with self._changing:
+            await self._until_quiet(session)
+            unused = await self._cancel_all(session)
+            if unused:
+                await self._fetch_returned(session, unused)
+
+    async def _until_quiet(self, session: _Session) -> None:
+        """Nothing is on its way when every credit is used, or nobody's message is there to use it."""
+        for _ in range(_MOST_LOOKS):
+            if not self.free or not await session.channel.count_ready(self.name):
+                break
+            await session.channel.barrier()
+        await session.channel.barrier()
+
+    async def _fetch_returned(self, session: _Session, most: int) -> None:
+        """Take what the server returned, which is first in its queue, and put its count right."""
+        for _ in range(most):
+            if not await session.channel.count_ready(self.name):
+                return
+            got = await session.channel.get(self.name)
+            if got is None:
+                return
+            headers = dict(got.headers)
+            count = headers.get("x-delivery-count")
+            if isinstance(count, int) and count > 0:
+                headers["x-delivery-count"] = count - 1
+            self._arrived(session, Consumer("", 0), got.tag, headers, got.message_id, got.body)
+            if not got.redelivered:
+                return
 
     async def _cancel_all(self, session: _Session) -> int:
         """Returns the credit that was not used."""
-        unused = 0
-        for tag, consumer in list(session.consumers.items()):
-            await session.channel.cancel(tag)
-            unused += consumer.credit - consumer.unsettled
-            session.consumers.pop(tag, None)
-        return unused
+        cancelled = list(session.consumers.values())
+        for consumer in cancelled:
+            await session.channel.cancel(consumer.tag)
+            session.consumers.pop(consumer.tag, None)
+        await session.channel.barrier()
+        return sum(consumer.credit - consumer.unsettled for consumer in cancelled)
 
     def take(self, count: int) -> list[Delivery]:
         """At most `count` deliveries out of the buffer, into the hand of a claim."""

@@ -192,3 +192,22 @@ def test_many_threads_of_one_client_claim_each_job_once(store: Backend) -> None:
     while claims := store.claim(limit=100):
         seen += numbers(claims)
     assert sorted(map(str, seen)) == sorted(map(str, range(500)))
+
+
+def test_a_consumer_that_is_cancelled_in_the_middle_of_a_burst_loses_no_delivery(
+    store: Backend, other: Backend
+) -> None:
+    """The server answers a cancel before it delivers what is on its way; a delivery that nobody takes then
+    would be nobody's until the channel ends, and a rejected one would have spent an attempt.
+    """
+    for _ in range(30):
+        made = jobs(20, max_attempts=1)
+        assert store.claim(limit=10) == []
+        store.wait(timeout=timedelta(milliseconds=1))  # now it listens
+        producer = threading.Thread(target=other.register_many, args=[made])
+        producer.start()
+        claims = store.claim(limit=1)  # nine too many may come
+        producer.join()
+        claims += claim_all(store, 20 - len(claims))
+        assert {claim.attempt for claim in claims} == {1}
+        assert all(verdict.applied for verdict in store.complete_many(claims))
