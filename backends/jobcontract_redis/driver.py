@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import random
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -59,7 +60,6 @@ class RedisDriver(SideDoors):
         super().__init__(namespace)
         self._waiter = Waiter(namespace)
         self._capabilities: Capabilities | None = None
-        self._rescues = 0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -173,10 +173,9 @@ class RedisDriver(SideDoors):
         queues = self._namespace.queues()
         if not queues:
             return Rescued(0, 0)
-        # Each call begins with another queue, so that none waits for ever behind a busy one or a node that is
-        # down; and a queue whose keys are spoilt does not keep the others from being rescued.
-        self._rescues += 1
-        turn = self._rescues % len(queues)
+        # It begins anywhere, so that no queue waits for ever behind a busy one or a node that is down; and a
+        # queue whose keys are spoilt does not keep the others from being rescued.
+        turn = random.randrange(len(queues))
         ready = dead = 0
         spoilt: StoreError | None = None
         for queue in queues[turn:] + queues[:turn]:

@@ -28,9 +28,7 @@ class Pool:
         self._size = size
         self._timeout = timeout
         self._free = threading.BoundedSemaphore(size)
-        self._idle: list[
-            Wire
-        ] = []  # the last one used is the next: a burst's surplus grows old and is dropped
+        self._idle: list[Wire] = []
         self._lock = threading.Lock()
         self._closed = False
 

@@ -104,6 +104,23 @@ def test_a_node_that_is_down_stops_its_own_queues_only(own_cluster: RedisCluster
     store.close()
 
 
+def test_known_queues_take_jobs_while_the_node_with_the_list_of_queues_is_down(
+    own_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobcontract_redis.namespace._KNOWN_FOR", 0.0)  # look at the list every time
+    store = open_store(own_cluster.url(), timeout="1s")
+    holder = node_of(own_cluster, "jobcontract", "")
+    served = (queue for queue in QUEUES if node_of(own_cluster, "jobcontract", queue) is not holder)
+    queue, unknown = next(served), next(served)
+    store.register(records(1, queue=queue))
+    holder.kill()
+    assert store.register(records(1, queue=queue))[0].created
+    assert len(store.claim([queue], 10, HOUR)) == 2
+    with pytest.raises(StoreUnavailable):
+        store.register(records(1, queue=unknown))  # nobody would find it again
+    store.close()
+
+
 def test_a_slot_that_moved_is_followed(own_cluster: RedisCluster) -> None:
     store = open_store(own_cluster.url())
     made = records(50, queue="a")
