@@ -22,9 +22,8 @@ from typing import LiteralString
 
 import psycopg
 from jobcontract_postgres import PostgresDriver
-from jobcontract_postgres.arrays import instants, plain, texts
 from jobcontract_postgres.capabilities import PRIORITIES
-from jobcontract_postgres.low_water import LowWater
+from jobcontract_postgres.low_water import LowWater, ranges
 from psycopg import sql
 
 from jobcontract.config import StoreSettings
@@ -109,16 +108,8 @@ def explained_buffers(connection: psycopg.Connection[tuple[object, ...]], call: 
 
 def claim_parameters() -> Sequence[object]:
     """What a claim is called with that begins at the start of every range."""
-    probes = LowWater().probes(QUEUES, PRIORITIES)
-    return (
-        texts(probes.queues),
-        plain(probes.priorities),
-        instants(probes.run_ats),
-        plain(probes.ids),
-        LIMIT,
-        LIMIT,
-        LEASE,
-    )
+    probes = LowWater().survey(QUEUES, PRIORITIES)
+    return (*ranges(probes), LIMIT, LIMIT, LEASE, probes.is_survey)
 
 
 def timed_claim(driver: PostgresDriver) -> float:

@@ -6,7 +6,7 @@ A report, a backup or a forgotten transaction keeps dead rows from being removed
 leaves an entry in the index of ready jobs that later claims walk over, and the rate falls with every job that
 was ever done since.
 
-Two databases of one private server, drained in turns with batches of 100:
+Two databases of one private server, drained in turns with batches of 100 of jobs of all ten priorities:
 
 - *fresh*: nothing holds it, and it is vacuumed after each round.
 - *pinned*: a session has held a snapshot since before `--churn` jobs were registered, claimed and completed.
@@ -72,8 +72,8 @@ def main() -> None:
 def drain(driver: Driver, jobs: int) -> float:
     """Register `jobs` jobs, then claim and complete all of them: the seconds of the latter."""
     for start in range(0, jobs, BULK):
-        count = min(BULK, jobs - start)
-        driver.register([Job(kind="noop", input_ref={"document": n}).to_record() for n in range(count)])
+        made = [Job(kind="noop", priority=number % 10) for number in range(start, min(start + BULK, jobs))]
+        driver.register([job.to_record() for job in made])
     done = 0
     begun = time.perf_counter()
     while claimed := driver.claim(QUEUES, BATCH, LEASE):

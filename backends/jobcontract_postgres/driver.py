@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
@@ -23,13 +22,13 @@ from jobcontract.contract import (
     Steps,
     Verdict,
 )
-from jobcontract_postgres.arrays import instants, lengths, plain, texts
+from jobcontract_postgres.arrays import lengths, plain, texts
 from jobcontract_postgres.capabilities import PRIORITIES, capabilities_from
 from jobcontract_postgres.doors import OperatorDoors
 from jobcontract_postgres.failures import find_client_error, from_statement
 from jobcontract_postgres.housekeeping import Housekeeping
 from jobcontract_postgres.listen import Listener
-from jobcontract_postgres.low_water import LowWater, Probes
+from jobcontract_postgres.low_water import FIRST_ID, LowWater, Mark, Probes, ranges
 from jobcontract_postgres.options import PostgresOptions
 from jobcontract_postgres.registration import register_steps
 from jobcontract_postgres.schema import Schema
@@ -50,11 +49,12 @@ class PostgresDriver(OperatorDoors, HostedTables):
         self._server = Server(settings, options)
         self._schema = Schema(statements)
         super().__init__(Sessions(self._server, self._schema, options), statements)
+        self.low_water = LowWater()
+        """Where its claims begin to read; public for those who look inside."""
         self._listener = Listener(
-            self._server.connect, self.sessions.may_listen, statements, PRIORITIES, self.sessions.timeout
+            self._server.connect, self.sessions.may_listen, statements, self.low_water, self.sessions.timeout
         )
         self._options = options
-        self._low_water = LowWater()
         self._housekeeping = Housekeeping(statements, self._schema, options.retention)
         self._keeping_house = threading.Lock()
         self._capabilities: Capabilities | None = None
@@ -89,35 +89,23 @@ class PostgresDriver(OperatorDoors, HostedTables):
             raise from_statement(client_error, "PostgreSQL on the caller's connection") from None
 
     def claim(self, queues: Sequence[str], limit: int, lease: timedelta) -> list[ClaimedRecord]:
-        """As `Driver.claim`. An empty answer was read without the low-water hint."""
-        probes = self._low_water.probes(queues, PRIORITIES)
+        """As `Driver.claim`. An empty answer is verified by a survey, where that is not too dear."""
+        probes = self.low_water.probes(queues, PRIORITIES)
         claimed = self._claim(probes, limit, lease)
-        if not claimed and probes.hinted:
-            self._low_water.drop()
-            claimed = self._claim(self._low_water.probes(queues, PRIORITIES), limit, lease)
+        if not claimed and not probes.is_survey and self.low_water.may_survey(queues):
+            claimed = self._claim(self.low_water.survey(queues, PRIORITIES), limit, lease)
         if not claimed:
             self._listener.claimed_nothing(queues)
         return claimed
 
     def _claim(self, probes: Probes, limit: int, lease: timedelta) -> list[ClaimedRecord]:
-        begun = time.monotonic()
         rows = self.sessions.run(
-            self.statements.claim,
-            (
-                texts(probes.queues),
-                plain(probes.priorities),
-                instants(probes.run_ats),
-                plain(probes.ids),
-                limit,
-                limit,
-                lease,
-            ),
+            self.statements.claim, (*ranges(probes), limit, limit, lease, probes.is_survey)
         )
-        if not probes.hinted:
-            self._low_water.charge(time.monotonic() - begun)
-        claimed = [_claimed_record(row) for row in rows]
+        claimed = [_claimed_record(row) for row in rows if row[1] is not None]
         claimed.sort(key=_claim_order)  # RETURNING promises no order
-        self._low_water.advance(record for _, record in claimed)
+        marks = [_mark(row) for row in rows if row[1] is None]
+        self.low_water.note(probes, marks, [record for _, record in claimed])
         return claimed
 
     def complete(self, leases: Sequence[Lease]) -> list[Verdict]:
@@ -196,6 +184,11 @@ def _claimed_record(row: Row) -> ClaimedRecord:
     ) = row
     record = JobRecord(job_id, kind, queue, priority, run_at, max_attempts, key, None, input_ref, headers)
     return ClaimedRecord(Lease(job_id, queue, token, attempt, until, refunded), record)
+
+
+def _mark(row: Row) -> Mark:
+    job_id, _, queue, priority, run_at, *_, microseconds, _, _ = row
+    return Mark(queue, priority, (run_at, job_id or FIRST_ID), microseconds / 1_000_000)
 
 
 def _claim_order(claimed: ClaimedRecord) -> tuple[object, ...]:

@@ -25,8 +25,10 @@ from datetime import datetime, timedelta
 import psycopg
 
 from jobcontract.errors import StoreError
-from jobcontract_postgres.arrays import plain, texts
+from jobcontract_postgres.arrays import texts
+from jobcontract_postgres.capabilities import PRIORITIES
 from jobcontract_postgres.connection import Connection
+from jobcontract_postgres.low_water import LowWater, ranges
 from jobcontract_postgres.statements import Statements, query, quote
 
 _LOOKS = (0.1, 0.4, 1.0)
@@ -58,14 +60,14 @@ class Listener:
         connect: Callable[[float], Connection],
         may_listen: Callable[[Connection], bool],
         statements: Statements,
-        priorities: Sequence[int],
+        low_water: LowWater,
         timeout: float,
     ) -> None:
         """`connect` makes a connection within some seconds; `may_listen` tells whether LISTEN works on it."""
         self._connect = connect
         self._may_listen = may_listen
         self._statements = statements
-        self._priorities = priorities
+        self._low_water = low_water
         self._timeout = timeout
         self._changed = threading.Condition()
         self._waiting: set[_Waiter] = set()
@@ -183,12 +185,13 @@ class Listener:
         A job that was reported as due, and is still the first after a claim in vain, is one that claims pass
         over: somebody has locked its row. It is not reported again, or its caller would never pause.
         """
-        pairs = [(queue, priority) for queue in queues for priority in self._priorities]
+        names = sorted(queues)
+        if self._low_water.may_survey(names):
+            probes = self._low_water.survey(names, PRIORITIES)
+        else:
+            probes = self._low_water.from_marks(names, PRIORITIES)
         rows = connection.execute(
-            query(self._statements.next_due),
-            (texts(queue for queue, _ in pairs), plain(priority for _, priority in pairs)),
-            prepare=True,
-            binary=True,
+            query(self._statements.next_due), ranges(probes), prepare=True, binary=True
         ).fetchall()
         if not rows:
             return math.inf

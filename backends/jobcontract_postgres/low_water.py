@@ -1,12 +1,17 @@
-"""The low-water hint: where a claim may begin to read.
+"""The low-water marks: where a claim may begin to read.
 
 A claimed job leaves a dead entry in the index of ready jobs. As long as any session of the cluster holds an
 old snapshot (a report, a backup, a forgotten transaction), these can't be removed, and each claim walks over
-all of them to find the first that lives. The hint lets it start at the last job that this process saw there.
+all of them to find the first that lives, in every range: also in those of other priorities that are empty by
+now.
 
-It is only a hint. A transaction that began earlier and commits later puts its job behind it, and so does a
-claim of another process that is undone. So it is dropped every second, and when a claim came back empty; a
-job that returns to ready gets a new run_at and lies before it anyway.
+So now and then a claim is a *survey*: it reads each range (a queue and a priority) from its start, and brings
+home where the first due job was, or that there was none. The claims in between start there.
+
+A mark is only a hint. A transaction that began earlier and commits later puts its job behind it. So a survey
+is made every second, and when a claim came back empty. (A job that comes back to ready has a new run_at, and
+is before every mark.) Where the walk is long, surveys become rare, so that they take no more than a twentieth
+of the time.
 """
 
 from __future__ import annotations
@@ -14,69 +19,128 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from jobcontract.contract import EARLIEST_RUN_AT, JobRecord
+from jobcontract_postgres.arrays import instants, plain, texts
 
 Position: TypeAlias = tuple[datetime, str]
+"""run_at and id: the order in the index."""
 
-_START: Position = (EARLIEST_RUN_AT, "00000000-0000-0000-0000-000000000000")
+FIRST_ID = "00000000-0000-0000-0000-000000000000"
+_START: Position = (EARLIEST_RUN_AT, FIRST_ID)
 _LIFE = 1.0
-# Reading from the start costs what the dead entries cost; it shall take no more than a twentieth of the time.
 _SHARE = 20.0
+_SHORT_WALK = 0.005
+"""Seconds; a survey that walks no longer than this is made as often as it is of use."""
 
 
 class Probes(NamedTuple):
-    """The ranges that one claim reads, as parallel arrays in the order in which they are wanted."""
+    """The ranges that one claim reads, as parallel arrays."""
 
     queues: list[str]
     priorities: list[int]
     run_ats: list[datetime]
     ids: list[str]
-    hinted: bool
-    """Whether any of them begins behind the start."""
+    is_survey: bool
+
+
+def ranges(probes: Probes) -> tuple[str, str, str, str]:
+    """`probes` as the parameters of a statement."""
+    return texts(probes.queues), plain(probes.priorities), instants(probes.run_ats), plain(probes.ids)
+
+
+class Mark(NamedTuple):
+    """What a survey found in one range."""
+
+    queue: str
+    priority: int
+    position: Position
+    """Of the first due job; where there is none, of a job that would be due just then."""
+    walk: float
+    """Seconds from the start of the survey until it had read this range."""
+
+
+@dataclass
+class _Queue:
+    surveyed_at: float
+    walk: float
+    found: bool
+    """Whether the last claim had jobs of this queue, or might have had."""
+    marks: dict[int, Position] = field(default_factory=dict[int, Position])
+
+    @property
+    def pause(self) -> float:
+        """How long after a survey there should be no other."""
+        return _SHARE * self.walk if self.walk > _SHORT_WALK else 0.0
+
+    @property
+    def life(self) -> float:
+        """How long the marks may be used. None at all on a queue that is dry: an empty answer is verified."""
+        return max(_LIFE, self.pause) if self.found else self.pause
 
 
 class LowWater:
-    """The hints of one process. Safe in threads."""
+    """The marks of one process. Safe in threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._marks: dict[tuple[str, int], Position] = {}
-        self._until = 0.0
-        self._life = _LIFE
+        self._queues: dict[str, _Queue] = {}
 
     def probes(self, queues: Sequence[str], priorities: Iterable[int]) -> Probes:
-        """Where a claim from `queues` begins now."""
+        """What to read now: from the marks while they may be used, otherwise a survey."""
+        now = time.monotonic()
         with self._lock:
-            if time.monotonic() >= self._until:
-                self._marks.clear()
-                self._until = time.monotonic() + self._life
-            ranges = [(queue, priority) for priority in priorities for queue in queues]
-            marks = [self._marks.get(each, _START) for each in ranges]
-        return Probes(
-            queues=[queue for queue, _ in ranges],
-            priorities=[priority for _, priority in ranges],
-            run_ats=[run_at for run_at, _ in marks],
-            ids=[job_id for _, job_id in marks],
-            hinted=any(mark is not _START for mark in marks),
-        )
+            known = [self._queues.get(queue) for queue in queues]
+            usable = all(each is not None and now < each.surveyed_at + each.life for each in known)
+        return (self.from_marks if usable else self.survey)(queues, priorities)
 
-    def advance(self, claimed: Iterable[JobRecord]) -> None:
-        """These jobs were claimed: what is due in their ranges is where they were, or behind."""
+    def from_marks(self, queues: Sequence[str], priorities: Iterable[int]) -> Probes:
+        """Each range from its mark, whatever its age; from its start where there is none."""
+        ranges = [(queue, priority) for priority in priorities for queue in queues]
         with self._lock:
+            known = {queue: each.marks for queue in queues if (each := self._queues.get(queue))}
+            marks = [known.get(queue, {}).get(priority, _START) for queue, priority in ranges]
+        return _probes(ranges, marks, is_survey=False)
+
+    def survey(self, queues: Sequence[str], priorities: Iterable[int]) -> Probes:
+        """Each range from its start."""
+        ranges = [(queue, priority) for priority in priorities for queue in queues]
+        return _probes(ranges, [_START] * len(ranges), is_survey=True)
+
+    def may_survey(self, queues: Sequence[str]) -> bool:
+        """Whether another survey would take no more than its share of the time."""
+        now = time.monotonic()
+        with self._lock:
+            known = [self._queues.get(queue) for queue in queues]
+            return all(each is None or now >= each.surveyed_at + each.pause for each in known)
+
+    def note(self, probes: Probes, marks: Iterable[Mark], claimed: Sequence[JobRecord]) -> None:
+        """What a claim that read `probes` found."""
+        now = time.monotonic()
+        with self._lock:
+            if probes.is_survey:
+                for queue in set(probes.queues):  # a paused one was not read, and is unknown from now on
+                    self._queues.pop(queue, None)
+                for mark in marks:
+                    entry = self._queues.setdefault(mark.queue, _Queue(now, walk=0.0, found=bool(claimed)))
+                    entry.marks[mark.priority] = mark.position
+                    entry.walk = max(entry.walk, mark.walk)
             for record in claimed:
-                mark = (record.run_at or EARLIEST_RUN_AT, record.id)
-                if mark > self._marks.get((record.queue, record.priority), _START):
-                    self._marks[record.queue, record.priority] = mark
+                known = self._queues.get(record.queue)
+                if known is not None:
+                    position = (record.run_at or EARLIEST_RUN_AT, record.id)
+                    known.found = True
+                    known.marks[record.priority] = max(position, known.marks.get(record.priority, _START))
 
-    def drop(self) -> None:
-        """Read from the start again."""
-        with self._lock:
-            self._marks.clear()
 
-    def charge(self, seconds: float) -> None:
-        """A claim that read from the start took `seconds`."""
-        with self._lock:
-            self._life = max(_LIFE, _SHARE * seconds)
+def _probes(ranges: Sequence[tuple[str, int]], marks: Sequence[Position], *, is_survey: bool) -> Probes:
+    return Probes(
+        queues=[queue for queue, _ in ranges],
+        priorities=[priority for _, priority in ranges],
+        run_ats=[run_at for run_at, _ in marks],
+        ids=[job_id for _, job_id in marks],
+        is_survey=is_survey,
+    )

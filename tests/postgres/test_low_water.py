@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import psycopg
+from jobcontract_postgres.capabilities import PRIORITIES
+from jobcontract_postgres.low_water import Probes, ranges
 
 from jobcontract.connections import bind, run_steps
 from jobcontract.contract import Job
 from tests.postgres.conftest import OpenStore
-from tests.postgres.stores import Store, jobs, until
+from tests.postgres.stores import LEASE, Store, jobs, until
 from tests.servers.postgres import PostgresServer
 
 
@@ -56,6 +59,36 @@ def test_jobs_of_another_process_do_not_wait_for_our_hint(store: Store, open_ano
     other.driver.release([second], timedelta())
     other.fail(first)
     assert len(ids(store)) == 3
+
+
+def test_claims_between_surveys_do_not_walk_over_the_dead(
+    store: Store, postgres_server: PostgresServer, connection: psycopg.Connection
+) -> None:
+    """Somebody holds an old snapshot. Neither are the dead of a priority read that is empty by now, nor those
+    of one that is not.
+    """
+    with postgres_server.connect(autocommit=False) as holder:
+        holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        holder.execute("SELECT 1")
+        for priority in (0, 9):
+            store.register(*jobs(1000, priority=priority))
+            assert all(store.complete(*(each.lease for each in store.claim(1000))))
+        store.register(*jobs(100))
+
+        low_water = store.driver.low_water
+        assert dead_rows_read(connection, store, low_water.survey(["default"], PRIORITIES)) >= 2000
+        store.claim(10)
+        assert dead_rows_read(connection, store, low_water.from_marks(["default"], PRIORITIES)) < 100
+
+
+def dead_rows_read(connection: psycopg.Connection, store: Store, probes: Probes) -> int:
+    """How many rows a claim that reads `probes` looks at in vain or, a few of them, not in vain."""
+    claim = psycopg.ClientCursor(connection).mogrify(
+        store.driver.statements.claim.encode(), (*ranges(probes), 10, 10, LEASE, False)
+    )
+    with connection.transaction(force_rollback=True):
+        plan = connection.execute(f"EXPLAIN (ANALYZE, TIMING OFF) {claim}".encode()).fetchall()
+    return sum(map(int, re.findall(r"Heap Fetches: (\d+)", str(plan))))
 
 
 def test_each_queue_and_priority_has_a_hint_of_its_own(store: Store) -> None:
