@@ -139,8 +139,7 @@ class Intake:
             self._sweep_soon()
 
     async def _listen(self, taps: Sequence[Tap]) -> bool:
-        """Let each of `taps` bring something, if there are hands for it; whether there is something already.
-        """
+        """Let each of `taps` bring something, if there are hands for it; whether something is there."""
         async with self._filling:
             silent = await _count_ready([tap for tap in taps if not tap.listening])
             if any(silent.values()) or any(tap.buffer for tap in taps):
