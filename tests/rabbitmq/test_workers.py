@@ -13,9 +13,11 @@ from tests.worker.processes import WorkerProcess
 
 def test_a_worker_that_is_stopped_burns_no_attempt(url: str, store: Backend) -> None:
     """Neither of the jobs that run, nor of those that were fetched ahead."""
-    store.register_many(jobs(10, kind="job", max_attempts=1))
+    store.register(Job(kind="job", max_attempts=1))
     with WorkerProcess(url, "running", "1.0", "0") as worker:
         worker.await_word("running")
+        store.register_many(jobs(9, kind="job", max_attempts=1))
+        worker.await_word("running")  # in its other hand
         worker.send(signal.SIGTERM)
         worker.wait()
     claims = claim_all(store, 10)
