@@ -1,6 +1,6 @@
 """How much of its rate a drain keeps while somebody holds an old snapshot.
 
-    python -m benchmarks.pinned_horizon [--churn 200000] [--jobs 10000] [--rounds 5]
+    python -m benchmarks.pinned_horizon [--churn 200000] [--jobs 20000] [--rounds 5]
 
 A report, a backup or a forgotten transaction keeps dead rows from being removed. Whatever a queue claims then
 leaves an entry in the index of ready jobs that later claims walk over, and the rate falls with every job that
@@ -42,7 +42,7 @@ def main() -> None:
     """Run the rounds and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--churn", type=int, default=200_000, help="jobs done before the first round")
-    parser.add_argument("--jobs", type=int, default=10_000, help="jobs drained per round and database")
+    parser.add_argument("--jobs", type=int, default=20_000, help="jobs drained per round and database")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     rates: dict[str, list[float]] = {"fresh": [], "pinned": []}

@@ -58,7 +58,7 @@ class Mark(NamedTuple):
     queue: str
     priority: int
     position: Position
-    """Of the first due job; where there is none, of a job that would be due just then."""
+    """Of the first due job; where there is none, of one that would have been due a second ago."""
     walk: float
     """Seconds from the start of the survey until it had read this range."""
 

@@ -6,7 +6,8 @@
 -- job that is found there. Among queues, the one whose first job is due the longest goes first.
 --
 -- A survey also tells, in rows without a kind, where the first due job of each range was, or that there was none until
--- now; and in the place of the attempt, after how many microseconds it knew.
+-- a second ago (what is due since may be on its way to its commit); and in the place of the attempt, after how many
+-- microseconds it knew.
 WITH range AS MATERIALIZED (
     SELECT probe.queue, probe.priority, head.run_at, head.id, clock_timestamp() AS seen_at
     FROM unnest(%s::text[], %s::smallint[], %s::timestamptz[], %s::uuid[])
@@ -45,7 +46,7 @@ SELECT id::text, kind, queue, priority, run_at, max_attempts, idempotency_key, i
        token::text, attempt, lease_until, refunded
 FROM claimed
 UNION ALL
-SELECT id::text, NULL, queue, priority, coalesce(run_at, statement_timestamp()), NULL, NULL, NULL, NULL, NULL,
+SELECT id::text, NULL, queue, priority, coalesce(run_at, statement_timestamp() - interval '1 s'), NULL, NULL, NULL, NULL, NULL,
        (least(extract(epoch FROM seen_at - statement_timestamp()), 1000) * 1000000)::integer, NULL, NULL
 FROM range
 WHERE %s
