@@ -111,7 +111,7 @@ def test_options_win_over_the_configuration(run: Run, backend: Backend, folder: 
         (["app:handlers", "--concurrency", "0"], "concurrency must be an integer from 1 to 1000, not 0"),
         (["app:handlers", "--lease", "0s"], "lease must be longer than nothing"),
         (["app:handlers", "--lease", "1s2"], "'1s2' is not a length of time"),
-        (["app:handlers", "--lease", "520w"], "a lease of "),
+        (["app:handlers", "--lease", "520w"], "the worker and its handlers ask for 3640 days"),
         (["app:handlers", "--queues", "a,,b"], "'a,,b' is not a list of queues"),
         (["app:handlers", "--queues", "A b"], "'A b' is not a queue name"),
         (["app:handlers", "--processes", "0"], "--processes"),
