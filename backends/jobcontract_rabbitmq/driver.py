@@ -150,7 +150,7 @@ class RabbitDriver:
     def extend(self, leases: Sequence[Lease], lease: timedelta) -> list[Verdict]:
         """Nothing is longer than the server's consumer_timeout, so the expiry stays."""
         del lease
-        return self._run("extending leases", lambda: self._extend(leases))
+        return self._run("extending leases", lambda: self._settling.extend(self._intake, leases))
 
     def release(self, leases: Sequence[Lease], delay: timedelta) -> list[Verdict]:
         """Publish the copy, acknowledge the original."""
@@ -309,9 +309,6 @@ class RabbitDriver:
     async def _bury(self, spent: Sequence[Delivery]) -> None:
         published = await self._settling.bury(self._intake, spent, self._until())
         self._check(published, "dead jobs", len(spent))
-
-    async def _extend(self, leases: Sequence[Lease]) -> list[Verdict]:
-        return self._settling.extend(self._intake, leases)
 
     async def _give_back(self, spare: Sequence[Delivery]) -> None:
         with suppress(StoreError):  # they go back when the connection breaks

@@ -43,8 +43,17 @@ class Settling:
         await _ack(intake, [delivery for delivery in found if delivery is not None])
         return [Verdict(True, State.DONE) if delivery is not None else LOST for delivery in found]
 
-    def extend(self, intake: Intake, leases: Sequence[Lease]) -> list[Verdict]:
-        """Whether they are held, and until when."""
+    async def extend(self, intake: Intake, leases: Sequence[Lease]) -> list[Verdict]:
+        """Whether they are held, and until when. The server is asked, for it may have given a job to somebody
+        else on a connection that we don't know yet to be broken.
+        """
+        asked = {
+            delivery.tap
+            for lease in leases
+            if (delivery := intake.claimed(lease.token, lease.job_id)) is not None
+        }
+        with suppress(ChannelClosed, ConnectionLost):
+            await all_of(tap.barrier() for tap in asked)
         found = [intake.claimed(lease.token, lease.job_id) for lease in leases]
         return [
             Verdict(True, State.RUNNING, delivery.expires_at) if delivery is not None else LOST

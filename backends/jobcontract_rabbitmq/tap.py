@@ -148,7 +148,8 @@ class Tap:
         return delivery if delivery.reading.record.id == job_id else None
 
     async def count_ready(self) -> int:
-        """How many messages are nobody's now. What was already on its way to us is in the buffer afterwards.
+        """How many messages are nobody's now. What was already on its way to us is in the buffer afterwards:
+        the queue sent it before it answered, and the channel passes it on before it answers once more.
 
         Raises `QueueMissing`.
         """
@@ -178,6 +179,8 @@ class Tap:
                 self._arrived(session, consumer, tag, headers, message_id, body)
 
             await session.channel.consume(self.name, consumer.tag, more, arrived)
+        # The queue answers before it delivers, and it answers what is asked later after that.
+        await session.channel.count_ready(self.name)
         await session.channel.barrier()
 
     async def stop_listening(self) -> None:
@@ -199,10 +202,10 @@ class Tap:
     async def _until_quiet(self, session: _Session) -> None:
         """Nothing is on its way when every credit is used, or nobody's message is there to use it."""
         for _ in range(_MOST_LOOKS):
-            if not self.free or not await session.channel.count_ready(self.name):
-                break
+            ready = await session.channel.count_ready(self.name)
             await session.channel.barrier()
-        await session.channel.barrier()
+            if not self.free or not ready:
+                return
 
     async def _fetch_returned(self, session: _Session, most: int) -> None:
         """Take what the server returned, which is first in its queue, and put its count right."""

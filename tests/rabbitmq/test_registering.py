@@ -134,6 +134,7 @@ def test_a_silent_network_ends_a_call_within_its_deadline(rabbitmq_server: Rabbi
             for call in (
                 lambda: backend.register(Job(kind="work")),
                 backend.claim,
+                lambda: backend.extend(claim),
                 lambda: backend.complete(claim),
             ):
                 started = time.monotonic()
