@@ -54,7 +54,9 @@ def committed() -> dict[str, str]:
 
 
 def check(url: str) -> None:
-    """The section of the server at `url`, or of the nearest version that has one, is what it declares."""
+    """The section of the server at `url` is what it declares. The table in that of the latest version is, where
+    its own has none; the notes below are about a version.
+    """
     heading, text = section(url)
     sections = committed()
     if UPDATE:
@@ -62,11 +64,16 @@ def check(url: str) -> None:
         body = "\n".join(f"## {name}\n\n{sections[name]}\n" for name in sorted(sections, key=_by_product))
         DOCUMENT.write_text(f"{INTRODUCTION}\n{body}")
         return
+    if heading in sections:
+        assert sections[heading] == text
+        return
     product = heading.rsplit(" ", 1)[0]
-    known = heading if heading in sections else max(
-        (name for name in sections if name.rsplit(" ", 1)[0] == product), key=_by_product
-    )  # fmt: skip
-    assert sections[known] == text
+    latest = max((name for name in sections if name.rsplit(" ", 1)[0] == product), key=_by_product)
+    assert _table(sections[latest]) == _table(text)
+
+
+def _table(section: str) -> str:
+    return section.partition("\n\n")[0]
 
 
 def _by_product(heading: str) -> tuple[str, list[int]]:
