@@ -54,8 +54,8 @@ def committed() -> dict[str, str]:
 
 
 def check(url: str) -> None:
-    """The section of the server at `url` is what it declares. The table in that of the latest version is, where
-    its own has none; the notes below are about a version.
+    """The section of the server at `url` is what it declares. Where its version has none, the table in that of
+    the latest version is; the notes below a table are about one version.
     """
     heading, text = section(url)
     sections = committed()
