@@ -120,12 +120,12 @@ def drain(backend: Backend, queue: str = "default") -> list[Claim]:
 
 
 def drain_until(backend: Backend, count: int, queue: str = "default") -> list[Claim]:
-    """`drain`, until so many have come."""
+    """`drain`, until so many different jobs have come."""
     claims: list[Claim] = []
 
     def enough() -> bool:
         claims.extend(drain(backend, queue))
-        return len(claims) >= count
+        return len(set(ids(claims))) >= count
 
     until(enough)
     return claims + drain(backend, queue)

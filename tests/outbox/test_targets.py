@@ -99,7 +99,7 @@ def test_a_cut_between_publish_and_confirm_repeats_at_most_what_was_unconfirmed(
     until(lambda: stage.status().pending == 0)
     claims += drain(stage.backend())
     assert {claim.job.id for claim in claims} == {job.id for job in made}
-    assert len(claims) <= 1200
+    assert len(claims) <= 1400  # two batches were under way
     assert untouched(stage)
 
 
