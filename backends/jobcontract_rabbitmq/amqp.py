@@ -37,17 +37,6 @@ OnConfirm = Callable[[int, bool, bool], None]
 OnReturn = Callable[[str, str, str | None], None]
 """Given exchange, routing key and message id of a message that no queue took."""
 
-
-class Got(NamedTuple):
-    """A message that was asked for."""
-
-    tag: int
-    redelivered: bool
-    headers: Mapping[str, object]
-    message_id: str | None
-    body: bytes
-
-
 NOT_FOUND = 404
 REFUSED = 403
 INEQUIVALENT = 406
@@ -113,6 +102,16 @@ class Endpoint:
             tcp_options={"TCP_USER_TIMEOUT": int(self.silence * 1000)},
             client_properties={"connection_name": self.purpose},
         )
+
+
+class Got(NamedTuple):
+    """A message that was asked for."""
+
+    tag: int
+    redelivered: bool
+    headers: Mapping[str, object]
+    message_id: str | None
+    body: bytes
 
 
 class _PikaChannel(pika.channel.Channel):

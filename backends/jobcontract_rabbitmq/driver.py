@@ -45,18 +45,19 @@ from jobcontract.contract import (
 )
 from jobcontract.errors import StoreError, StoreUnavailable
 from jobcontract_rabbitmq import installation
-from jobcontract_rabbitmq.amqp import INEQUIVALENT, NOT_FOUND, REFUSED, ChannelClosed, ConnectionLost
+from jobcontract_rabbitmq.amqp import ChannelClosed, ConnectionLost
 from jobcontract_rabbitmq.dead import DeadJobs
 from jobcontract_rabbitmq.intake import Intake
 from jobcontract_rabbitmq.iothread import IOThread
 from jobcontract_rabbitmq.link import Link, Target
-from jobcontract_rabbitmq.message import Message, first_message
 from jobcontract_rabbitmq.options import RabbitOptions
-from jobcontract_rabbitmq.publisher import Outcome, Published, Publisher
+from jobcontract_rabbitmq.problems import Problems
+from jobcontract_rabbitmq.publisher import Publisher
+from jobcontract_rabbitmq.registering import Registering
 from jobcontract_rabbitmq.server import Server, capabilities_of
 from jobcontract_rabbitmq.settling import Settling
 from jobcontract_rabbitmq.tap import Delivery, QueueMissing
-from jobcontract_rabbitmq.topology import Address, Topology
+from jobcontract_rabbitmq.topology import Topology
 
 Result = TypeVar("Result")
 
@@ -66,7 +67,6 @@ _READING = 60.0
 """Seconds that reading whole queues may take, where the deadline of the other calls is shorter."""
 _DEAF = 0.5
 """Seconds between attempts to listen to a server that can't be reached."""
-_MOST_REMEMBERED = 100_000
 
 
 class RabbitDriver:
@@ -74,7 +74,6 @@ class RabbitDriver:
 
     def __init__(self, settings: StoreSettings) -> None:
         """Contacts nothing. Raises `ConfigError`."""
-        self._backend = settings.name
         self._options = settings.read_options(RabbitOptions)
         self._target = Target(settings, self._options)
         self._topology = Topology(self._options.namespace, self._options.priority_levels)
@@ -83,12 +82,18 @@ class RabbitDriver:
         self._consuming = Link(self._target, f"consumer {os.getpid()}")
         self._publishing = Link(self._target, f"publisher {os.getpid()}")
         self._publisher = Publisher(self._publishing, self._options.window)
+        self._problems = Problems(settings.name, self._target.where)
+        self._registering = Registering(
+            self._publisher,
+            self._topology,
+            self._problems,
+            self._create if self._options.create_queues else None,
+        )
         self._settling = Settling(self._publisher, self._topology)
         self._intake = Intake(self._consuming, self._topology, self._give_back)
         self._dead = DeadJobs(self._consuming, self._publisher, self._topology, self._options.queues)
         self._reading_time = max(self._timeout, _READING)
         self._capabilities: Capabilities | None = None
-        self._confirmed: set[str] = set()
         self._closed = threading.Event()
 
     # -- The door ------------------------------------------------------------------------------------
@@ -102,12 +107,10 @@ class RabbitDriver:
 
     def register(self, records: Sequence[JobRecord]) -> list[Registration]:
         """Publish."""
-        now = datetime.now(UTC)
-        messages = [
-            first_message(record, self._topology.to_ready(Address(record.queue, record.priority)), now)
-            for record in records
-        ]
-        known = self._run("registering jobs", lambda: self._register(records, messages))
+        messages = self._registering.messages(records)
+        known = self._run(
+            "registering jobs", lambda: self._registering.register(records, messages, self._until())
+        )
         return [Registration(UUID(record.id), created=record.id not in known) for record in records]
 
     def claim(self, queues: Sequence[str], limit: int, lease: timedelta) -> list[ClaimedRecord]:
@@ -216,76 +219,6 @@ class RabbitDriver:
             plaintext_abroad=self._target.plaintext_abroad,
         )
 
-    async def _register(self, records: Sequence[JobRecord], messages: Sequence[Message]) -> frozenset[str]:
-        """Publish what was not confirmed in an earlier call that failed; the ids of what was."""
-        known = frozenset(record.id for record in records if record.id in self._confirmed)
-        if known:
-            messages = [message for message in messages if message.properties.message_id not in known]
-        published = await self._publish(messages)
-        if self._options.create_queues and Outcome.UNROUTABLE in published.outcomes:
-            missing = _with(messages, published, Outcome.UNROUTABLE)
-            ids = {message.properties.message_id for message in missing}
-            await self._create(dict.fromkeys(record.queue for record in records if record.id in ids))
-            again = await self._publish(missing)
-            repeated = iter(again.outcomes)
-            outcomes = [
-                next(repeated) if outcome is Outcome.UNROUTABLE else outcome for outcome in published.outcomes
-            ]
-            published = Published(outcomes, again.reason or published.reason, again.code or published.code)
-        try:
-            self._check_registered(records, messages, published)
-        except StoreError as error:
-            error.stored = known | _ids_with(messages, published, Outcome.CONFIRMED)
-            error.refused = _ids_with(messages, published, Outcome.UNROUTABLE, Outcome.REFUSED)
-            # The caller may register all of them again. What is stored must not be stored twice.
-            if len(self._confirmed) + len(error.stored) <= _MOST_REMEMBERED:
-                self._confirmed |= error.stored
-            raise
-        self._confirmed -= known
-        return known
-
-    def _check_registered(
-        self, records: Sequence[JobRecord], messages: Sequence[Message], published: Published
-    ) -> None:
-        if all(outcome is Outcome.CONFIRMED for outcome in published.outcomes):
-            return
-        confirmed = _ids_with(messages, published, Outcome.CONFIRMED)
-        unroutable = _ids_with(messages, published, Outcome.UNROUTABLE)
-        queues = sorted({record.queue for record in records if record.id in unroutable})
-        if queues:
-            raise StoreError(
-                f"RabbitMQ at {self._target.where} has no queue for jobs of {', '.join(map(repr, queues))}: "
-                f"add the name to `queues` of backend {self._backend!r} and run jobctl init "
-                f"({len(confirmed)} of {len(messages)} jobs were stored)"
-            )
-        self._check(published, "jobs", len(messages))
-
-    def _check(self, published: Published, what: str, count: int) -> None:
-        """Raise for whatever was not confirmed."""
-        missing = sum(outcome is not Outcome.CONFIRMED for outcome in published.outcomes)
-        if not missing:
-            return
-        if published.code:
-            raise self._refusal(ChannelClosed(published.code, published.reason))
-        if Outcome.UNROUTABLE in published.outcomes:
-            raise StoreError(
-                f"RabbitMQ at {self._target.where} lacks queues that {what} should go to; run jobctl init"
-            )
-        if Outcome.UNKNOWN not in published.outcomes:
-            raise StoreUnavailable(
-                f"RabbitMQ at {self._target.where} refused {missing} of {count} {what}: "
-                "a queue is full or has no majority of its nodes"
-            )
-        raise StoreUnavailable(
-            f"RabbitMQ at {self._target.where} did not confirm {missing} of {count} {what}: "
-            f"{published.reason}"
-        )
-
-    async def _publish(self, messages: Sequence[Message]) -> Published:
-        if not messages:
-            return Published([])
-        return await self._publisher.publish(messages, self._until())
-
     async def _claim(self, queues: Sequence[str], limit: int) -> list[Delivery]:
         try:
             return await self._intake.claim(queues, limit)
@@ -298,17 +231,17 @@ class RabbitDriver:
 
     async def _fail(self, failures: Sequence[Failure]) -> list[Verdict]:
         verdicts, published = await self._settling.fail(self._intake, failures, self._until())
-        self._check(published, "failed jobs", len(failures))
+        self._problems.check(published, "failed jobs")
         return verdicts
 
     async def _release(self, leases: Sequence[Lease], delay: timedelta) -> list[Verdict]:
         verdicts, published = await self._settling.release(self._intake, leases, delay, self._until())
-        self._check(published, "released jobs", len(leases))
+        self._problems.check(published, "released jobs")
         return verdicts
 
     async def _bury(self, spent: Sequence[Delivery]) -> None:
         published = await self._settling.bury(self._intake, spent, self._until())
-        self._check(published, "dead jobs", len(spent))
+        self._problems.check(published, "dead jobs")
 
     async def _give_back(self, spare: Sequence[Delivery]) -> None:
         with suppress(StoreError):  # they go back when the connection breaks
@@ -340,7 +273,7 @@ class RabbitDriver:
     async def _revive(self, job_ids: Sequence[str]) -> set[str]:
         until = asyncio.get_running_loop().time() + self._reading_time
         revived, published = await self._dead.revive(job_ids, until)
-        self._check(published, "dead jobs", len(published.outcomes))
+        self._problems.check(published, "dead jobs")
         return revived
 
     async def _disconnect(self) -> None:
@@ -360,32 +293,8 @@ class RabbitDriver:
         """
         deadline = (self._timeout if longest is None else longest) + _NET
         try:
-            return self._io.run(operation, deadline, f"RabbitMQ at {self._target.where}: {what}")
+            return self._io.run(operation, deadline, self._problems.while_doing(what))
         except ConnectionLost as error:
-            raise StoreUnavailable(
-                f"the connection to RabbitMQ at {self._target.where} was lost: {error}"
-            ) from None
+            raise self._problems.lost(error) from None
         except ChannelClosed as error:
-            raise self._refusal(error) from None
-
-    def _refusal(self, error: ChannelClosed) -> StoreError:
-        """Why the server closed a channel."""
-        if error.code == NOT_FOUND:
-            return StoreError(f"RabbitMQ at {self._target.where} is not prepared ({error}); run jobctl init")
-        if error.code == REFUSED:
-            return StoreError(f"RabbitMQ at {self._target.where} does not let the user do that: {error}")
-        if error.code == INEQUIVALENT:  # a message that is larger than the server takes, say
-            return StoreError(f"RabbitMQ at {self._target.where} does not accept that: {error}")
-        return StoreUnavailable(f"RabbitMQ at {self._target.where} closed the channel: {error}")
-
-
-def _with(messages: Sequence[Message], published: Published, outcome: Outcome) -> list[Message]:
-    return [message for message, found in zip(messages, published.outcomes, strict=True) if found is outcome]
-
-
-def _ids_with(messages: Sequence[Message], published: Published, *outcomes: Outcome) -> frozenset[str]:
-    return frozenset(
-        str(message.properties.message_id)
-        for each in outcomes
-        for message in _with(messages, published, each)
-    )
+            raise self._problems.closed(error) from None

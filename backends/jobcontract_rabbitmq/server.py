@@ -69,7 +69,9 @@ def capabilities_of(
         "needs a longer consumer_timeout, in the server and in the backend's settings.",
         "Durability is that of quorum queues: an acknowledged job is on the disks of a majority of the nodes "
         "that hold its queue, which is one where the cluster is one node.",
-        "Delays are rounded up to whole seconds.",
+        "The delay of a retry is rounded up to whole seconds.",
+        "Dead jobs can be listed, exported and sent back (jobctl dead), by reading the whole dead queue; no "
+        "other job can be looked up.",
     ]
     if plaintext_abroad:
         notes.append("Credentials and jobs cross the network unencrypted; amqps:// would change that.")
