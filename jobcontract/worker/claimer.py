@@ -69,6 +69,7 @@ class Claimer:
         self._vacancies = 0
         self._fruitless = 0
         self._reminded: dict[str, float] = {}
+        self._deferred = 0.0
         self._deferred_until = 0.0
         self.claiming = False
         """A claim is under way: jobs may be ours that nobody here knows of yet."""
@@ -140,7 +141,7 @@ class Claimer:
             self._settler.put(hold, outcome)
         for hold, delay in deferred:
             self._settler.put(hold, Released(delay, "it has no place here now"))
-            self._deferred_until = max(self._deferred_until, now + delay.total_seconds())
+            self._deferred = max(self._deferred, delay.total_seconds())
         if unknown:
             self._say_unknown([hold.claim for hold, _ in unknown])
         if unknown or deferred:
@@ -246,6 +247,9 @@ class Claimer:
     def _wait_for_the_end(self, pause: float) -> float:
         if not self._holdings.wait_until_empty(pause):
             return 0
+        if self._deferred:  # the store knows of the releases only now, and counts their delay from then
+            self._deferred_until = time.monotonic() + self._deferred
+            self._deferred = 0.0
         if time.monotonic() >= self._deferred_until and self._store_is_empty():
             self._on_drained()
             return pause
