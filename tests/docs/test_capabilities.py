@@ -54,8 +54,9 @@ def committed() -> dict[str, str]:
 
 
 def check(url: str) -> None:
-    """The section of the server at `url` is what it declares. Where its version has none, the table in that of
-    the latest version is; the notes below a table are about one version.
+    """The section of the server at `url` is what it declares.
+
+    Where its version has none, the table of the latest version is; the notes below a table are about one version.
     """
     heading, text = section(url)
     sections = committed()
