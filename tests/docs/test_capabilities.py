@@ -56,7 +56,7 @@ def committed() -> dict[str, str]:
 def check(url: str) -> None:
     """The section of the server at `url` is what it declares.
 
-    Where its version has none, the table of the latest version is; the notes below a table are about one version.
+    Where its version has none, the table of the latest version is; the notes below it are about one version.
     """
     heading, text = section(url)
     sections = committed()
