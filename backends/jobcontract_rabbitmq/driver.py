@@ -107,10 +107,7 @@ class RabbitDriver:
 
     def register(self, records: Sequence[JobRecord]) -> list[Registration]:
         """Publish."""
-        messages = self._registering.messages(records)
-        known = self._run(
-            "registering jobs", lambda: self._registering.register(records, messages, self._until())
-        )
+        known = self._run("registering jobs", lambda: self._registering.register(records, self._until()))
         return [Registration(UUID(record.id), created=record.id not in known) for record in records]
 
     def claim(self, queues: Sequence[str], limit: int, lease: timedelta) -> list[ClaimedRecord]:
