@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from uuid import UUID
@@ -109,8 +109,7 @@ class DeadJobs:
     def _again(self, dead: _Dead) -> Message:
         """With every attempt so far given back, and due now."""
         level = dead.record.priority if dead.record.priority in range(self._topology.levels) else 0
-        history = replace(
-            dead.reading.history,
+        history = dead.reading.history._replace(
             refunded=dead.reading.history.attempts,
             run_at=datetime.now(UTC),
             died_at=None,

@@ -17,7 +17,6 @@ All are absent where they would be 0 or empty.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import NamedTuple
@@ -40,8 +39,7 @@ class Message(NamedTuple):
     properties: Properties
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(NamedTuple):
     """What a job has been through, as its headers tell."""
 
     attempts: int = 0
@@ -57,7 +55,7 @@ class History:
     def of(cls, headers: Mapping[str, object]) -> History:
         """As far as the headers can be read: they come from the broker, and anybody may have written them."""
         if not headers:
-            return _NEW
+            return NEW
         return cls(
             attempts=_count(headers.get("attempts")) + _count(headers.get("x-delivery-count")),
             refunded=_count(headers.get("refunded")),
@@ -68,7 +66,7 @@ class History:
 
     def claimed(self) -> History:
         """One more attempt."""
-        return History(self.attempts + 1, self.refunded, self.run_at, self.error, self.died_at)
+        return _FIRST_CLAIM if self is NEW else self._replace(attempts=self.attempts + 1)
 
     def headers(self) -> Mapping[str, str | int]:
         """For the next message of the job."""
@@ -86,11 +84,11 @@ class History:
         return found
 
 
-_NEW = History()
+NEW = History()
+_FIRST_CLAIM = History(attempts=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A delivered message, read."""
 
     record: JobRecord

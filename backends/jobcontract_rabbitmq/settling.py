@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -72,10 +71,10 @@ class Settling:
                 continue
             address = delivery.tap.address
             error = f"{failure.error} ({reading.problem})" if reading.problem else failure.error
-            history = replace(reading.history, error=error)
+            history = reading.history._replace(error=error)
             if failure.permanent or reading.spent >= reading.max_attempts:
                 message = reading.again(
-                    self._topology.to_dead(address), replace(history, died_at=now), delivery.body
+                    self._topology.to_dead(address), history._replace(died_at=now), delivery.body
                 )
                 verdict = Verdict(True, State.DEAD)
             else:
@@ -95,7 +94,7 @@ class Settling:
             delivery, reading = _claimed(intake, lease)
             if delivery is None or reading is None:
                 continue
-            history = replace(reading.history, refunded=reading.history.refunded + 1)
+            history = reading.history._replace(refunded=reading.history.refunded + 1)
             moves.append(_Move(position, delivery, *self._back(delivery, reading, history, delay, now)))
         # Whoever gives jobs back wants no others for them: it is the last thing that a worker does.
         await all_of(tap.stop_listening() for tap in {move.delivery.tap for move in moves})
@@ -106,7 +105,7 @@ class Settling:
     ) -> tuple[Message, Verdict]:
         due = now + timedelta(seconds=whole_seconds(delay))
         route = self._topology.to_ready_in(delay, delivery.tap.address)
-        message = reading.again(route, replace(history, run_at=due), delivery.body)
+        message = reading.again(route, history._replace(run_at=due), delivery.body)
         return message, Verdict(True, State.READY, due)
 
     async def bury(self, intake: Intake, spent: Sequence[Delivery], until: float) -> Published:
@@ -121,7 +120,7 @@ class Settling:
             if reading.history.error:
                 text = f"{text}; before that: {reading.history.error}"
             # As it was delivered: the claim that found it out is no attempt.
-            history = replace(delivery.read().history, error=text, died_at=now)
+            history = delivery.read().history._replace(error=text, died_at=now)
             message = reading.again(self._topology.to_dead(delivery.tap.address), history, delivery.body)
             moves.append(_Move(position, delivery, message, Verdict(True, State.DEAD)))
         return (await self._move(intake, len(spent), moves, until))[1]
