@@ -1,8 +1,8 @@
 """AMQP as coroutines: the only module that knows pika.
 
 pika calls back; here a call is awaited, a channel or connection that went away is an exception in everybody
-who waits for it, and what pika keeps to itself (dropping a connection at once, a delivery that crosses a
-cancel, sending frames that are encoded already) is reached by subclasses.
+who waits for it, and what pika keeps to itself (dropping a connection at once, frames that are encoded
+already, deliveries before they are decoded) is reached by a subclass.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import pika
 import pika.channel
@@ -22,6 +22,7 @@ import pika.spec
 from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.adapters.utils.connection_workflow import AMQPConnectionWorkflowFailed, AMQPConnectorPhaseErrorBase
 
+from jobcontract_rabbitmq.deliveries import Deliveries, OnDelivery, Seen
 from jobcontract_rabbitmq.frames import PublishEncoder
 
 # pika logs each failed connection several times, and each channel that the server closes, which is an answer
@@ -30,8 +31,6 @@ if (_pika_log := logging.getLogger("pika")).level == logging.NOTSET:
     _pika_log.setLevel(logging.CRITICAL)
 
 Result = TypeVar("Result")
-OnDelivery = Callable[[int, Mapping[str, object], str | None, bytes], None]
-"""Given the delivery tag, the headers, the message id and the body."""
 OnConfirm = Callable[[int, bool, bool], None]
 """Given the publish number, whether it stands for all before it too, and whether the message was taken."""
 OnReturn = Callable[[str, str, str | None], None]
@@ -41,6 +40,7 @@ NOT_FOUND = 404
 REFUSED = 403
 INEQUIVALENT = 406
 _NOT_ALLOWED = 530
+_FRAME_HEAD = 7
 
 _FORMER_CONSUMERS = 50
 """How many consumers that were cancelled are still delivered to."""
@@ -114,36 +114,19 @@ class Got(NamedTuple):
     body: bytes
 
 
-class _PikaChannel(pika.channel.Channel):
-    """One that gives us every delivery. pika rejects what comes between basic.cancel and its answer, which
-    costs an attempt; and it drops what comes after the answer, which nobody would get before the channel
-    ends. Both happen, for the server answers before it delivers what is on its way.
-    """
-
-    _cancelled: set[str]
-    _consumers: dict[str, object]
-
-    def __init__(self, connection: Any, channel_number: int, on_open_callback: Any) -> None:
-        super().__init__(connection, channel_number, on_open_callback)
-        self._former: deque[str] = deque()
-
-    def take_what_crosses_the_cancel(self, tag: str) -> None:
-        """After basic_cancel: deliveries go on as before."""
-        self._cancelled.discard(tag)
-
-    def _cleanup_consumer_ref(self, consumer_tag: str) -> None:
-        self._cancelled.discard(consumer_tag)
-        self._former.append(consumer_tag)
-        if len(self._former) > _FORMER_CONSUMERS:
-            self._consumers.pop(self._former.popleft(), None)
-
-
 class _PikaConnection(AsyncioConnection):
     _terminate_stream: Callable[[Exception | None], None]
     _output_marshaled_frames: Callable[[list[bytes]], None]
+    _frame_buffer: bytes
+    bytes_received: int
 
-    def _create_channel(self, channel_number: int, on_open_callback: Any) -> _PikaChannel:
-        return _PikaChannel(self, channel_number, on_open_callback)
+    deliveries: Deliveries | None = None
+    """What takes deliveries out of that which arrives, once the connection is open. pika would do so as well,
+    and it rejects what comes between basic.cancel and its answer, which costs an attempt, and drops what
+    comes after the answer, which nobody would get before the channel ends. Both happen, for the server
+    answers before it delivers what is on its way.
+    """
+    _arrived: bytes = b""
 
     def emit(self, frames: bytes) -> None:
         """Whole frames, as they are."""
@@ -154,12 +137,43 @@ class _PikaConnection(AsyncioConnection):
         if not self.is_closed:
             self._terminate_stream(pika.exceptions.StreamLostError("given up by the driver"))
 
+    def _on_data_available(self, data_in: bytes) -> None:
+        if self.deliveries is None or self._frame_buffer:
+            super()._on_data_available(data_in)  # type: ignore[misc]  # the stubs leave out what is private
+            return
+        data, start = self._arrived + data_in, 0
+        while start < len(data) and (end := self._take(self.deliveries, data, start)) is not None:
+            start = end
+        self._arrived = data[start:]
+
+    def _take(self, deliveries: Deliveries, data: bytes, start: int) -> int | None:
+        """Handle what begins at `start`, a delivery or a frame; where it ends, None when it is not there
+        whole.
+        """
+        seen = deliveries.take(data, start)
+        if isinstance(seen, int):
+            self.bytes_received += seen - start  # which its heartbeats go by
+            return seen
+        end = None if seen is Seen.PART else _end_of_frame(data, start)
+        if end is not None:
+            super()._on_data_available(data[start:end])  # type: ignore[misc]
+        return end
+
+
+def _end_of_frame(data: bytes, start: int) -> int | None:
+    """Where the frame that begins at `start` ends; None when it is not there as a whole."""
+    if len(data) < start + _FRAME_HEAD:
+        return None
+    end = start + _FRAME_HEAD + int.from_bytes(data[start + 3 : start + _FRAME_HEAD]) + 1
+    return end if end <= len(data) else None
+
 
 class Connection:
     """One open connection. Belongs to the loop that opened it."""
 
     def __init__(self, raw: _PikaConnection) -> None:
         self._raw = raw
+        self.deliveries = raw.deliveries = Deliveries()
         self.server: Mapping[str, object] = raw.server_properties or {}
         self.blocked: str | None = None
         """Why the server takes nothing from publishers now (an alarm), as far as we published anything."""
@@ -195,7 +209,7 @@ class Connection:
         self.check()
         opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         raw = self._raw.channel(on_open_callback=lambda _: _fulfil(opened, None))
-        channel = Channel(self, cast(_PikaChannel, raw))
+        channel = Channel(self, raw)
         await channel.wait_for(opened)
         return channel
 
@@ -251,7 +265,7 @@ class Connection:
 class Channel:
     """One open channel. Its calls are coroutines where the server answers, and plain where it does not."""
 
-    def __init__(self, connection: Connection, raw: _PikaChannel) -> None:
+    def __init__(self, connection: Connection, raw: pika.channel.Channel) -> None:
         self.connection = connection
         self.closed: Exception | None = None
         """Why it is gone; None while it lives."""
@@ -261,6 +275,7 @@ class Channel:
         self._raw = raw
         self._prefetch = -1
         self._consumers: set[str] = set()
+        self._former: deque[str] = deque()
         self._waiting: set[asyncio.Future[Any]] = set()
         self._getting: asyncio.Future[Got | None] | None = None
         raw.add_on_close_callback(self._on_close)
@@ -329,11 +344,9 @@ class Channel:
             await self._call(lambda done: self._raw.basic_qos(prefetch_count=credit, callback=done))
             self._prefetch = credit
 
-        def deliver(_: object, method: Any, properties: Any, body: bytes) -> None:
-            on_delivery(method.delivery_tag, properties.headers or {}, properties.message_id, body)
-
+        self.connection.deliveries.expect(self._raw.channel_number, tag, on_delivery)
         await self._call(
-            lambda done: self._raw.basic_consume(queue, deliver, consumer_tag=tag, callback=done)
+            lambda done: self._raw.basic_consume(queue, _never_called, consumer_tag=tag, callback=done)
         )
         self._consumers.add(tag)
 
@@ -342,13 +355,16 @@ class Channel:
         in a cluster, later.
         """
 
-        def send(done: Callable[[Any], None]) -> None:
-            self._raw.basic_cancel(tag, callback=done)
-            self._raw.take_what_crosses_the_cancel(tag)
-
         if tag in self._consumers:
-            await self._call(send)
-            self._consumers.discard(tag)
+            await self._call(lambda done: self._raw.basic_cancel(tag, callback=done))
+            self._retire(tag)
+
+    def _retire(self, tag: str) -> None:
+        """The consumer is gone. For a while, what comes for it is still handed over."""
+        self._consumers.discard(tag)
+        self._former.append(tag)
+        if len(self._former) > _FORMER_CONSUMERS:
+            self.connection.deliveries.forget(self._raw.channel_number, self._former.popleft())
 
     async def get(self, queue: str) -> Got | None:
         """The first message of `queue`, unsettled; None when there is none. One call at a time."""
@@ -421,7 +437,7 @@ class Channel:
 
     def _on_cancel(self, frame: Any) -> None:
         tag = str(frame.method.consumer_tag)
-        self._consumers.discard(tag)
+        self._retire(tag)
         self.on_cancelled(tag)
 
     def _on_close(self, _: object, reason: BaseException) -> None:
@@ -431,10 +447,16 @@ class Channel:
             self.closed = ChannelClosed(0, "the channel is closed")
         else:
             self.closed = _as_lost(reason)
+        for tag in (*self._consumers, *self._former):
+            self.connection.deliveries.forget(self._raw.channel_number, tag)
         for answer in list(self._waiting):
             if not answer.done():
                 answer.set_exception(self.closed)
         self.on_closed(self.closed)
+
+
+def _never_called(*_: object) -> None:
+    """What pika is given for deliveries, which go another way."""
 
 
 def _fulfil(answer: asyncio.Future[Any], value: object) -> None:
