@@ -8,9 +8,9 @@ queue:
 - *pika*: a `SelectConnection` and nothing else. It publishes ready-made messages of the same size, persistent
   and mandatory, with at most 1000 unconfirmed; and it consumes at a prefetch of 100 and of 500, acknowledging
   each message.
-- *jobcontract*: `Backend.register_many` of `Job`s that are made already; `Backend.claim` of 100 at a time in
-  one thread and `Backend.complete_many` in another, as a worker does it, and never more than the prefetch
-  held.
+- *jobcontract*: `Backend.register_many` of `Job`s that are made already; `Backend.claim` of as many jobs as
+the
+  prefetch, and `Backend.complete_many` of those, one after the other.
 
 The figure to look at is the ratio of the two, the median of the rounds; absolute rates tell about the
 machine.
@@ -23,8 +23,6 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from queue import SimpleQueue
-from threading import Condition, Thread
 from typing import Any, cast
 
 import pika
@@ -32,7 +30,7 @@ from jobcontract_rabbitmq import open_driver
 from jobcontract_rabbitmq.topology import Address, Topology
 from pika.adapters.select_connection import SelectConnection
 
-from jobcontract import Backend, Claim, Job
+from jobcontract import Backend, Job
 from jobcontract.config import StoreSettings
 from jobcontract.records import to_envelope
 from jobcontract.url import StoreURL
@@ -41,8 +39,6 @@ from tests.servers.rabbitmq import RabbitServer
 REQUIRED = 0.7
 WINDOW = 1000
 PREFETCHES = (100, 500)
-BATCH = 100
-"""The most that a worker claims at a time, unless it is told otherwise."""
 ADDRESS = Address("default", 0)
 
 
@@ -105,37 +101,12 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def drain(backend: Backend, count: int, prefetch: int) -> None:
-    """Claim and complete so many jobs, in two threads as a worker does, and hold at most `prefetch`."""
-    claimed: SimpleQueue[list[Claim]] = SimpleQueue()
-    held = 0
-    changed = Condition()
-
-    def claim() -> None:
-        nonlocal held
-        left = count
-        while left:
-            with changed:
-                while held >= prefetch:
-                    changed.wait()
-                limit = min(left, BATCH, prefetch - held)
-            claims = backend.claim(limit=limit)
-            with changed:
-                held += len(claims)
-            claimed.put(claims)
-            left -= len(claims)
-
-    claimer = Thread(target=claim)
-    claimer.start()
-    completed = 0
-    while completed < count:
-        claims = claimed.get()
+    """Claim and complete so many jobs, `prefetch` at a time."""
+    while count > 0:
+        claims = backend.claim(limit=min(prefetch, count))
         verdicts = backend.complete_many(claims)
         assert all(verdict.applied for verdict in verdicts)
-        completed += len(claims)
-        with changed:
-            held -= len(claims)
-            changed.notify()
-    claimer.join()
+        count -= len(claims)
 
 
 class BarePika:

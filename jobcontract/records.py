@@ -8,6 +8,7 @@ program. Each record is decoded on its own, and raises `Undecodable` alone.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -166,6 +167,7 @@ def to_envelope(record: JobRecord) -> str:
 
 
 _INPUT, _HEADERS = ',"input_ref":', ',"headers":'
+_is_canonical_id = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 
 
 def from_envelope(text: str | bytes) -> JobRecord:
@@ -230,8 +232,9 @@ def _read_object(text: str) -> Mapping[str, Any]:
 
 def _record(values: Mapping[str, Any], input_ref: str, headers: str | None) -> JobRecord:
     try:
+        job_id = values["id"]
         return JobRecord(
-            id=str(UUID(values["id"])),
+            id=job_id if _is_canonical_id(job_id) else str(UUID(job_id)),
             kind=values["kind"],
             queue=values["queue"],
             priority=values["priority"],
