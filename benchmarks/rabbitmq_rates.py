@@ -9,11 +9,9 @@ queue:
   and mandatory, with at most 1000 unconfirmed; and it consumes at a prefetch of 100 and of 500, acknowledging
   each message.
 - *jobcontract*: `Backend.register_many` of `Job`s that are made already; `Backend.claim` of as many jobs as
-the
-  prefetch, and `Backend.complete_many` of those, one after the other.
+  the prefetch, and `Backend.complete_many` of those, one after the other.
 
-The figure to look at is the ratio of the two, the median of the rounds; absolute rates tell about the
-machine.
+The figure to look at is the ratio of the two, the median of the rounds. Absolute rates tell about the machine.
 """
 
 from __future__ import annotations
