@@ -11,7 +11,7 @@ queue:
 - *jobcontract*: `Backend.register_many` of `Job`s that are made already; `Backend.claim` of as many jobs as
   the prefetch, and `Backend.complete_many` of those, one after the other.
 
-The figure to look at is the ratio of the two, the median of the rounds. Absolute rates tell about the machine.
+The figure to look at is the ratio of the two, the median of the rounds; absolute rates are the machine's.
 """
 
 from __future__ import annotations
