@@ -1,0 +1,1 @@
+"""What looks for violations: one function for each promise."""
