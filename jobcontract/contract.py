@@ -904,7 +904,8 @@ class HostsTables(Protocol):
 
     def wake(self, topic: str) -> Statement | None:
         """A statement that, once its transaction has committed, ends ``Driver.wait([topic])`` elsewhere.
-        None where nobody can be woken, and whoever waits has to look now and then.
+        None where nobody can be woken. Whoever waits has to look now and then all the same: a pooler between
+        the two may keep it to itself.
 
         A topic that is no valid name of a queue meets no queue.
         """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from jobcontract.conformance.harness import Harness
-from jobcontract.conformance.selection import record_of, selection_of
+from jobcontract.conformance.selection import doors_of, record_of, selection_of
 from jobcontract.conformance.store import Store
 
 
@@ -26,7 +26,7 @@ class Chapter:
         name = request.function.__name__
         if record.capabilities is not None:
             # Every store of a harness declares the same, and some take a second to make.
-            reason = selection_of(request.function).reason_against(record.capabilities)
+            reason = selection_of(request.function).reason_against(record.capabilities, record.doors)
             if reason is not None:
                 record.inapplicable[name] = reason
                 pytest.skip(reason)
@@ -34,8 +34,8 @@ class Chapter:
         try:
             store = Store(harness, url)
             try:
-                record.capabilities = store.capabilities
-                reason = selection_of(request.function).reason_against(store.capabilities)
+                record.capabilities, record.doors = store.capabilities, doors_of(store.driver)
+                reason = selection_of(request.function).reason_against(record.capabilities, record.doors)
                 if reason is not None:
                     record.inapplicable[name] = reason
                     pytest.skip(reason)

@@ -36,6 +36,8 @@ class Harness(ABC):
     """Whether `connect` can be called again for the same store. False for a store inside of its driver."""
     clock: ClassVar[Literal["server", "process"]] = "server"
     """Whose clock the store goes by: "process" where it has none but ours, so that shifting says nothing."""
+    listens: ClassVar[bool] = True
+    """Whether a client hears of a commit. False behind a pooler that keeps it back: it looks instead."""
     claimers: ClassVar[int] = 50
     """How many threads claim at once in the test of that."""
     claimed_jobs: ClassVar[int] = 10_000

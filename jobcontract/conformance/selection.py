@@ -2,20 +2,24 @@
 
 A test says with `needs` and `lacks` which features it is about. What a store declares selects the tests that
 prove it; what it does not declare selects those that prove that it says so: `Unsupported`, and nothing left
-behind. The record is what lets `ConformanceSuite` fail when something declared went untested.
+behind. A side door that is no feature is not declared but there (`through`). The record is what lets
+`ConformanceSuite` fail when something declared went untested.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pytest
 
-from jobcontract.contract import FEATURES, Capabilities, Feature
+from jobcontract.contract import FEATURES, Capabilities, Driver, Feature, HostsTables
 
 Test = TypeVar("Test", bound=Callable[..., None])
+
+DOORS: tuple[type, ...] = (HostsTables,)
+"""The side doors that are no features, and that tests go through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +28,13 @@ class Selection:
 
     needs: frozenset[Feature] = frozenset()
     lacks: frozenset[Feature] = frozenset()
+    doors: frozenset[type] = frozenset()
 
-    def reason_against(self, capabilities: Capabilities) -> str | None:
-        """Why the test does not apply to a store with `capabilities`; None when it does."""
+    def reason_against(self, capabilities: Capabilities, doors: Collection[type]) -> str | None:
+        """Why the test does not apply to a store with `capabilities` and `doors`; None when it does."""
+        absent = sorted(door.__name__ for door in self.doors.difference(doors))
+        if absent:
+            return f"{capabilities.store} has no {', '.join(absent)}"
         missing = capabilities.lacking(self.needs)
         if missing:
             return f"{capabilities.store} does not declare {', '.join(missing)}"
@@ -44,6 +52,17 @@ def lacks(*features: Feature) -> Callable[[Test], Test]:
     return _selecting(Selection(lacks=frozenset(features)))
 
 
+def through(door: type) -> Callable[[Test], Test]:
+    """The test is for stores that have the side door `door`, a protocol that is no feature."""
+    assert door in DOORS
+    return _selecting(Selection(doors=frozenset({door})))
+
+
+def doors_of(driver: Driver) -> frozenset[type]:
+    """Those of `DOORS` that `driver` has."""
+    return frozenset(door for door in DOORS if isinstance(driver, door))
+
+
 def selection_of(test: Callable[..., object]) -> Selection:
     """What `test` was marked with."""
     found = getattr(test, "_conformance", Selection())
@@ -54,7 +73,9 @@ def selection_of(test: Callable[..., object]) -> Selection:
 def _selecting(selection: Selection) -> Callable[[Test], Test]:
     def mark(test: Test) -> Test:
         before = selection_of(test)
-        both = Selection(before.needs | selection.needs, before.lacks | selection.lacks)
+        both = Selection(
+            before.needs | selection.needs, before.lacks | selection.lacks, before.doors | selection.doors
+        )
         setattr(test, "_conformance", both)  # noqa: B010 - a function has no such attribute for a type checker
         return test
 
@@ -67,6 +88,7 @@ class Record:
 
     title: str
     capabilities: Capabilities | None = None
+    doors: frozenset[type] = frozenset()
     ran: dict[str, int] = field(default_factory=dict[str, int])
     """By the name of the test, how many of its cases ran."""
     inapplicable: dict[str, str] = field(default_factory=dict[str, str])

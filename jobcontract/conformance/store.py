@@ -21,6 +21,7 @@ from jobcontract.contract import (
     Driver,
     Failure,
     Feature,
+    HostsTables,
     Installation,
     Job,
     Lease,
@@ -107,6 +108,11 @@ class Store:
         if self.harness.clock == "process":
             self._skip("clock of its own")
         return shifted_clock(by, ("jobcontract", type(self.driver).__module__.partition(".")[0]))
+
+    def needs_listening(self) -> None:
+        """Skip the test where `Harness.listens` is False."""
+        if not self.harness.listens:
+            self._skip("way to hear of a commit")
 
     def transactions(self) -> Transactions:
         """`Harness.transactions`."""
@@ -251,6 +257,11 @@ class Store:
     @property
     def statistics(self) -> Statistics:
         assert isinstance(self.driver, Statistics), "the driver declares the door and has no such methods"
+        return self.driver
+
+    @property
+    def hosting(self) -> HostsTables:
+        assert isinstance(self.driver, HostsTables), "the test has not said that it goes through this door"
         return self.driver
 
     # Looking ----------------------------------------------------------------------------------------------

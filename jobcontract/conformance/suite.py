@@ -13,6 +13,7 @@ from jobcontract.conformance.chapter import Chapter
 from jobcontract.conformance.claim import ClaimChapter
 from jobcontract.conformance.concurrency import ConcurrencyChapter
 from jobcontract.conformance.decode import DecodeChapter
+from jobcontract.conformance.hosting import HostingChapter
 from jobcontract.conformance.keys import KeysChapter
 from jobcontract.conformance.lease import LeaseChapter
 from jobcontract.conformance.lookup import LookupChapter
@@ -44,6 +45,7 @@ CHAPTERS: tuple[type[Chapter], ...] = (
     PriorityChapter,
     KeysChapter,
     TransactionsChapter,
+    HostingChapter,
     WaitChapter,
     PauseChapter,
     LookupChapter,
@@ -72,6 +74,7 @@ class ConformanceSuite(
     LookupChapter,
     PauseChapter,
     WaitChapter,
+    HostingChapter,
     TransactionsChapter,
     KeysChapter,
     PriorityChapter,
@@ -105,7 +108,7 @@ class ConformanceSuite(
             name
             for name, selection in tests.items()
             if name in selected
-            and selection.reason_against(store.capabilities) is None
+            and selection.reason_against(store.capabilities, record.doors) is None
             and name not in record.ran
             and name not in record.not_offered
         )

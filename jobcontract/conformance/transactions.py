@@ -39,23 +39,23 @@ class TransactionsChapter(Chapter):
     def test_a_committed_job_is_there(self, store: Store) -> None:
         for kind, begin in store.transactions().items():
             made = job(queue="a")
-            with _telling(kind), begin() as connection:
+            with telling(kind), begin() as connection:
                 registration = store.backend.register(made, connection=connection)
                 assert (registration.job_id, registration.created) == (made.id, True)
-            with _telling(kind):
+            with telling(kind):
                 assert ids_of(store.claim_all(1, queues=["a"])) == [str(made.id)]
 
     @needs("transactions")
     def test_a_job_is_nobodys_before_the_commit(self, store: Store) -> None:
         for kind, begin in store.transactions().items():
             made = job()
-            with _telling(kind), begin() as connection:
+            with telling(kind), begin() as connection:
                 store.backend.register(made, connection=connection)
                 if store.has("lookup"):  # a store with one writer can be read while the transaction is open
                     assert store.lookup.get(str(made.id)) is None
                 else:
                     assert store.claim(10) == []
-            with _telling(kind):
+            with telling(kind):
                 assert len(store.claim_all(1)) == 1
 
     @needs("transactions")
@@ -64,7 +64,7 @@ class TransactionsChapter(Chapter):
             key = f"{KEY}:{number}" if store.has("deduplication") else None
             queue = f"queue.{number}"
             lost = job(queue=queue, idempotency_key=key)
-            with _telling(kind):
+            with telling(kind):
                 with pytest.raises(ApplicationError), begin() as connection:  # noqa: PT012 - that is the test
                     store.backend.register(lost, connection=connection)
                     raise ApplicationError
@@ -78,11 +78,11 @@ class TransactionsChapter(Chapter):
     def test_many_jobs_in_one_transaction(self, store: Store) -> None:
         count = min(store.capabilities.max_register_batch, 1000) + 1
         for kind, begin in store.transactions().items():
-            with _telling(kind), begin() as connection:
+            with telling(kind), begin() as connection:
                 made = jobs(count)
                 answers = store.backend.register_many(made, connection=connection)
                 assert [answer.job_id for answer in answers] == [each.id for each in made]
-            with _telling(kind):
+            with telling(kind):
                 assert len(store.claim_all(count)) == count
 
     @needs("transactions", "deduplication")
@@ -91,14 +91,14 @@ class TransactionsChapter(Chapter):
             key = f"{KEY}:{number}"
             holder, new = job(idempotency_key=key), job()
             store.register(holder)
-            with _telling(kind), begin() as connection:
+            with telling(kind), begin() as connection:
                 same = job(idempotency_key=key)
                 other = job(idempotency_key=key, input_ref={"other": 1})
                 answers = store.backend.register_many([same, new, other], connection=connection)
                 assert [answer.job_id for answer in answers] == [holder.id, new.id, holder.id]
                 assert [answer.created for answer in answers] == [False, True, False]
                 assert [answer.conflict for answer in answers] == [False, False, True]
-            with _telling(kind):
+            with telling(kind):
                 assert sorted(ids_of(store.claim_all(2))) == sorted([str(holder.id), str(new.id)])
 
     @needs("transactions", "deduplication")
@@ -109,7 +109,7 @@ class TransactionsChapter(Chapter):
             key = f"{KEY}:{number}"
             first, second = job(idempotency_key=key), job(idempotency_key=key)
             register = partial(store.register, second, client=store.another_client())
-            with _telling(kind):
+            with telling(kind):
                 answer = _answer_to_the_second(store, begin, first, commits, register)
                 assert isinstance(answer, Registration), f"raised {answer!r}"
                 winner = first if commits else second
@@ -128,7 +128,7 @@ class TransactionsChapter(Chapter):
                 with begin() as connection:
                     return [store.backend.register(second, connection=connection)]
 
-            with _telling(kind):
+            with telling(kind):
                 answer = _answer_to_the_second(store, begin, first, commits, register)
                 winner = first if commits else second
                 if isinstance(answer, Registration):
@@ -142,7 +142,7 @@ class TransactionsChapter(Chapter):
     @needs("transactions")
     def test_the_commit_wakes_a_waiting_worker(self, store: Store) -> None:
         for kind, begin in store.transactions().items():
-            with _telling(kind):
+            with telling(kind):
                 with begin() as connection:
                     waiter = Waiter(store, store.driver)
                     store.backend.register(job(), connection=connection)
@@ -154,7 +154,7 @@ class TransactionsChapter(Chapter):
         for number, (kind, begin) in enumerate(store.async_transactions().items()):
             queue = f"queue.{number}"
             committed, rolled_back = job(queue=queue), job(queue=queue)
-            with _telling(kind):
+            with telling(kind):
                 asyncio.run(_commit_and_roll_back(store, begin, committed, rolled_back))
                 assert ids_of(store.claim_all(1, queues=[queue])) == [str(committed.id)]
                 assert store.claim(10, queues=[queue]) == []
@@ -212,7 +212,7 @@ def _answer_to_the_second(
 
 
 @contextmanager
-def _telling(kind: str) -> Generator[None]:
+def telling(kind: str) -> Generator[None]:
     """What fails in the block says with which kind of connection."""
     try:
         yield

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from jobcontract.contract import (
     LOST,
     Capabilities,
     ClaimedRecord,
+    Dialect,
     Driver,
     Durability,
     Failure,
@@ -32,10 +34,12 @@ from jobcontract.contract import (
     QueueStats,
     Registration,
     Rescued,
+    Row,
     State,
     Statement,
     Steps,
     StoredJob,
+    Transaction,
     Verdict,
 )
 from jobcontract.errors import StoreError
@@ -381,8 +385,8 @@ class RescuesAllAtOnce(Sound):
 # Transactions ---------------------------------------------------------------------------------------------
 
 
-class CommitsByItself(SQLiteFileDriver):
-    """Writes on a connection of its own, whatever the caller gave it."""
+class SoundFile(SQLiteFileDriver):
+    """The driver of a file as it should be."""
 
     def __init__(self, url: str) -> None:
         parsed = StoreURL.parse(url)
@@ -390,10 +394,35 @@ class CommitsByItself(SQLiteFileDriver):
         options = settings.read_options(SQLiteOptions)
         super().__init__(FileConnections(Path(parsed.path[1:]), options), options)
 
+
+class CommitsByItself(SoundFile):
+    """Writes on a connection of its own, whatever the caller gave it."""
+
     def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
         answers = self.register(records)
         yield Statement("SELECT 1", ())
         return answers
+
+
+class HostsWithoutTransactions(SoundFile):
+    """Commits each statement of a block by itself."""
+
+    @contextmanager
+    def transaction(self) -> Generator[Transaction]:
+        with super().transaction():
+            pass  # it is initialised
+        yield _EachByItself(super().transaction)
+
+
+class _EachByItself:
+    dialect: Dialect = "sqlite"
+
+    def __init__(self, begin: Callable[[], AbstractContextManager[Transaction]]) -> None:
+        self._begin = begin
+
+    def run(self, statement: Statement) -> list[Row]:
+        with self._begin() as transaction:
+            return transaction.run(statement)
 
 
 # Doors ----------------------------------------------------------------------------------------------------

@@ -72,26 +72,43 @@ def test_a_fault_is_seen(pytester: pytest.Pytester, variant: str) -> None:
     assert {name: found.outcomes.get(name) for name in names} == dict.fromkeys(names, "failed")
 
 
-def test_a_job_that_commits_by_itself_is_seen(pytester: pytest.Pytester) -> None:
-    name = "test_a_rolled_back_transaction_leaves_no_job_and_no_key"
-    source = """
+FILE_SUITE = """
 import pytest
 from jobcontract.conformance import ConformanceSuite
-from tests.conformance.broken import CommitsByItself
+from tests.conformance.broken import {driver}
 from tests.conformance.test_sqlite import FileHarness
 
 class BrokenHarness(FileHarness):
     def connect(self, url):
-        return CommitsByItself(url)
+        return {driver}(url)
 
 class TestBroken(ConformanceSuite):
     @pytest.fixture
     def harness(self, tmp_path):
         return BrokenHarness(tmp_path)
 """
-    found = run(pytester, source, "-k", name)
+
+
+def test_a_job_that_commits_by_itself_is_seen(pytester: pytest.Pytester) -> None:
+    name = "test_a_rolled_back_transaction_leaves_no_job_and_no_key"
+    found = run(pytester, FILE_SUITE.format(driver="CommitsByItself"), "-k", name)
     assert found.outcomes == {name: "failed"}
     assert "with a connection of kind 'SQLite'" in found.output
+
+
+@pytest.mark.parametrize(
+    ("driver", "seen"),
+    [("HostsWithoutTransactions", "failed"), ("SoundFile", "passed")],
+    ids=["broken", "sound"],
+)
+def test_tables_without_transactions_are_seen(pytester: pytest.Pytester, driver: str, seen: str) -> None:
+    names = (
+        "test_a_block_that_raises_rolls_back",
+        "test_a_statement_that_fails_is_a_store_error_and_undoes_the_block",
+        "test_a_block_sees_what_others_committed_and_nothing_else",
+    )
+    found = run(pytester, FILE_SUITE.format(driver=driver), "-k", " or ".join(names))
+    assert found.outcomes == dict.fromkeys(names, seen)
 
 
 @pytest.mark.parametrize("variant", SEEN_BY_THE_MODEL)
