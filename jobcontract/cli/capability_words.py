@@ -13,7 +13,8 @@ _SURVIVES = {
     ),
     Durability.WINDOW: (
         "kill, not power loss",
-        "A job that was acknowledged survives a kill of the server; a loss of power costs a second.",
+        "A job that was acknowledged survives a kill of the server; "
+        "a loss of power loses those of the last second or more.",
     ),
     Durability.MEMORY: ("nothing", "Jobs are held in memory, and are gone with the process."),
 }
