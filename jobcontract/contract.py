@@ -574,7 +574,8 @@ class Driver(Protocol):
       `StoreUnavailable` it is usable again as soon as the server is: it drops broken connections and opens
       new ones on the next call.
     - *Errors.* `StoreUnavailable` when trying again can help (connection lost, deadline, deadlock,
-      serialization failure, out of connections), otherwise `StoreError` with one sentence. `ConfigError` when
+      serialization failure, out of connections), `InstallationError` when what `Installation.install` makes
+      is not there or of another version, otherwise `StoreError` with one sentence. `ConfigError` when
       a setting is wrong. Never a client library's own exception, and never a password.
     - *Time is the server's.* No instant that comes from the clock of the client is ever compared with one in
       the store.
@@ -681,6 +682,8 @@ class StoredJob(NamedTuple):
     lease_expires_at: datetime | None
     last_error: str | None
     cursor: str
+    refunded: int = 0
+    """How many of the attempts do not count against max_attempts. Of a done job a store may say 0."""
 
 
 class QueueStats(NamedTuple):
@@ -814,6 +817,20 @@ class Installation(Protocol):
     def install(self, *, dry_run: bool = False) -> list[Step]:
         """Create or upgrade what the store needs; idempotent, safe when several run it at once. Nothing to do
         is an empty list.
+        """
+        ...
+
+
+@runtime_checkable
+class Located(Protocol):
+    """A store whose URL does not say all about where it is: what is left out has a default, or is set
+    elsewhere.
+    """
+
+    @property
+    def location(self) -> str:
+        """Server, user, database and what holds the jobs in there, for somebody who is asked before
+        something is destroyed. Without a password. Contacts nothing.
         """
         ...
 

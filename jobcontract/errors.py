@@ -9,6 +9,7 @@
     ├── LeaseLost                the claim's token is not current or its lease ran out; nothing changed
     ├── Unsupported              this store, as it is configured now, can't do that; nothing was done
     └── StoreError               the store refused or failed
+        ├── InstallationError    what `jobctl init` makes is missing, older or newer than this code
         └── StoreUnavailable     the store can't be reached or did not answer in time; try again later
 
 Three signals steer a job from inside its handler. They are not errors of this library and do not derive
@@ -80,6 +81,12 @@ class StoreError(JobContractError):
         super().__init__(message)
         self.stored = stored
         self.refused = refused
+
+
+class InstallationError(StoreError):
+    """What `jobctl init` makes (schema, namespace, file) is not there, or of a version that this code can't
+    work with. The message names the remedy. Trying again can't help: it ends a worker.
+    """
 
 
 class StoreUnavailable(StoreError):

@@ -20,6 +20,10 @@ class JobStatus:
     state: State
     attempt: int
     """How often it was claimed."""
+    spent: int
+    """How many of its attempts count against max_attempts: what was released, and what came before a requeue,
+    does not. Of a done job a store may have forgotten the difference.
+    """
     created_at: datetime
     finished_at: datetime | None
     """When it became done, dead or cancelled."""
@@ -47,6 +51,7 @@ class JobStatus:
             queue=stored.record.queue,
             state=stored.state,
             attempt=stored.attempt,
+            spent=stored.attempt - stored.refunded,
             created_at=stored.created_at,
             finished_at=stored.finished_at,
             lease_expires_at=stored.lease_expires_at,

@@ -107,7 +107,7 @@ def _queue_stats(row: Row) -> QueueStats:
 
 def _stored_job(row: Row) -> StoredJob:
     (job_id, kind, queue, priority, run_at, max_attempts, key, input_ref, headers, *rest) = row
-    state, attempt, created_at, finished_at, lease_until, last_error = rest
+    state, attempt, created_at, finished_at, lease_until, last_error, refunded = rest
     return StoredJob(
         record=JobRecord(job_id, kind, queue, priority, run_at, max_attempts, key, None, input_ref, headers),
         state=State(state),
@@ -117,4 +117,5 @@ def _stored_job(row: Row) -> StoredJob:
         lease_expires_at=lease_until,
         last_error=last_error,
         cursor=job_id,
+        refunded=refunded,
     )

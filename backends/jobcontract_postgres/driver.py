@@ -66,6 +66,11 @@ class PostgresDriver(OperatorDoors, HostedTables):
             self._capabilities = capabilities_from(self.sessions.facts, self, listen=self._options.listen)
         return self._capabilities
 
+    @property
+    def location(self) -> str:
+        """As `Located.location`."""
+        return self._server.location
+
     def register(self, records: Sequence[JobRecord]) -> list[Registration]:
         """As `Driver.register`. One statement, and a second one when some jobs were known already."""
         steps = register_steps(self.statements, records)

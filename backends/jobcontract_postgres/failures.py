@@ -6,7 +6,7 @@ import re
 
 import psycopg
 
-from jobcontract.errors import StoreError, StoreUnavailable
+from jobcontract.errors import InstallationError, StoreError, StoreUnavailable
 
 # Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html after which the same
 # call may succeed.
@@ -73,7 +73,7 @@ def from_statement(error: psycopg.Error, where: str) -> StoreError:
         kind = StoreUnavailable if lost else StoreError
         return kind(f"the connection to {where} failed: {said}")
     if code in _MISSING_OBJECT:
-        return StoreError(
+        return InstallationError(
             f"the jobcontract schema of {where} is missing or of another version ({said}); run `jobctl init`"
         )
     transient = code in _TRANSIENT or code[:2] in _TRANSIENT_CLASSES

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from psycopg import errors
 
 from jobcontract.contract import Step
-from jobcontract.errors import StoreError
+from jobcontract.errors import InstallationError
 from jobcontract_postgres.connection import Connection
 from jobcontract_postgres.statements import Statements, query, quote
 
@@ -63,16 +63,16 @@ class Schema:
         self._quoted = quote(statements.schema)
 
     def check(self, version: int | None, where: str) -> None:
-        """Raise `StoreError` unless a schema of `version` (None: there is none) fits this code."""
+        """Raise `InstallationError` unless a schema of `version` (None: there is none) fits this code."""
         name = f"the schema {self._name!r} of {where}"
         if version is None:
-            raise StoreError(f"{name} does not hold a jobcontract installation; run `jobctl init`")
+            raise InstallationError(f"{name} does not hold a jobcontract installation; run `jobctl init`")
         if version < VERSION:
-            raise StoreError(
+            raise InstallationError(
                 f"{name} has version {version} and this jobcontract needs {VERSION}; run `jobctl init`"
             )
         if version > VERSION:
-            raise StoreError(
+            raise InstallationError(
                 f"{name} has version {version}, and this jobcontract knows {VERSION}; "
                 "upgrade the package jobcontract"
             )

@@ -6,6 +6,7 @@ import ipaddress
 import os
 import time
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 import psycopg
@@ -14,6 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from jobcontract.config import StoreSettings
 from jobcontract.errors import ConfigError, StoreError
+from jobcontract.url import Host
 from jobcontract_postgres.connection import Connection, within
 from jobcontract_postgres.failures import DeadlineExceeded, from_connecting, from_statement
 from jobcontract_postgres.options import PostgresOptions
@@ -37,6 +39,8 @@ class Server:
         self._warned = False
         self.where = _describe(settings, options)
         """Hosts and database as people would say it, for errors."""
+        self.location = _locate(self._parameters, options)
+        """Where the jobs are, with all that libpq fills in; for questions about what is destroyed."""
 
     def connect(self, seconds: float) -> Connection:
         """A new connection in autocommit mode, within `seconds`.
@@ -74,6 +78,27 @@ def _describe(settings: StoreSettings, options: PostgresOptions) -> str:
     hosts = ",".join(map(str, settings.url.hosts)) or options.host or "the default host"
     database = settings.url.path.removeprefix("/")
     return f"PostgreSQL at {hosts}" + (f", database {database!r}" if database else "")
+
+
+def _locate(parameters: Mapping[str, str | int], options: PostgresOptions) -> str:
+    """What libpq makes of `parameters`: a URL may leave the host, the user and the database to its defaults
+    and to PG* variables.
+    """
+    usual = {each.keyword.decode(): each.val for each in pq.Conninfo.get_defaults()}
+
+    def value(keyword: str) -> str:
+        default = usual.get(keyword)
+        return str(parameters.get(keyword) or (default.decode(errors="replace") if default else ""))
+
+    hosts, ports = (value(keyword).split(",") for keyword in ("host", "port"))
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    addresses = ",".join(
+        str(Host(host or "the default socket", int(port) if port.isdigit() else None))
+        for host, port in zip(hosts, ports, strict=False)
+    )
+    user = value("user")
+    database = value("dbname") or user
+    return f"PostgreSQL at {addresses}, database {database!r}, user {user!r}, schema {options.schema_name!r}"
 
 
 def connection_parameters(settings: StoreSettings, options: PostgresOptions) -> dict[str, str | int]:

@@ -109,6 +109,7 @@ class Location:
     """What the Sentinels call the group."""
     access: Access
     sentinel_access: Access
+    database: int
     where: str
     """The store, as an error names it: without user and password."""
 
@@ -159,6 +160,7 @@ def locate(settings: StoreSettings, options: RedisOptions) -> Location:
             encrypted,
             timeout,
         ),
+        database=database,
         where=f"Redis at {','.join(map(str, addresses))}" + (f" (service {service!r})" if service else ""),
     )
 

@@ -66,7 +66,7 @@ def claimed_record(queue: str, found: bytes, token: str, expires_at: datetime) -
 def stored_job(queue: str, found: Sequence[bytes | None]) -> StoredJob:
     """One job as get.lua and jobs.lua tell it."""
     *texts, error, body = found
-    identifier, state, attempt, due, finished, expires = cast("list[bytes]", texts)
+    identifier, state, attempt, refunded, due, finished, expires = cast("list[bytes]", texts)
     job_id = identifier.decode("ascii", "replace")
     record, created = _body(job_id, queue, cast(bytes, body), due or b"-")
     return StoredJob(
@@ -78,6 +78,7 @@ def stored_job(queue: str, found: Sequence[bytes | None]) -> StoredJob:
         lease_expires_at=_optional_instant(expires),
         last_error=None if error is None else error.decode("utf-8", "replace"),
         cursor=job_id,
+        refunded=int(refunded),
     )
 
 

@@ -69,6 +69,11 @@ class RedisDriver(SideDoors):
             self._capabilities = found
         return found
 
+    @property
+    def location(self) -> str:
+        """As `Located.location`."""
+        return self._namespace.location
+
     # -- Producing -----------------------------------------------------------------------------------------
 
     def register(self, records: Sequence[JobRecord]) -> list[Registration]:

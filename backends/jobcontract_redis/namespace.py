@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from jobcontract.contract import Step
-from jobcontract.errors import StoreError, StoreUnavailable
+from jobcontract.errors import InstallationError, StoreUnavailable
 from jobcontract_redis.link import Call, Link
 from jobcontract_redis.options import RedisOptions
 from jobcontract_redis.scripts import Script
@@ -37,6 +37,12 @@ class Namespace:
         self._facts: list[Facts] | None = None
         self._installed = False
         self._written_down: dict[str, float] = {}
+
+    @property
+    def location(self) -> str:
+        """Server, database and namespace. Contacts nothing."""
+        where = self.link.location
+        return f"{where.where}, database {where.database}, namespace {self.options.namespace!r}"
 
     # -- Keys ----------------------------------------------------------------------------------------------
 
@@ -71,12 +77,12 @@ class Namespace:
             self.facts()
             version = self._version()
             if version is None:
-                raise StoreError(
+                raise InstallationError(
                     f"{self.link.where} has no namespace {self.options.namespace!r} yet; run `jobctl init`"
                 )
             if version != SCHEMA_VERSION:
                 remedy = "run `jobctl init`" if version < SCHEMA_VERSION else "upgrade jobcontract"
-                raise StoreError(
+                raise InstallationError(
                     f"namespace {self.options.namespace!r} of {self.link.where} has schema {version}, "
                     f"and this jobcontract needs {SCHEMA_VERSION}; {remedy}"
                 )
@@ -108,7 +114,7 @@ class Namespace:
             return None
         text = cast(bytes, found)
         if not text.isdigit():
-            raise StoreError(
+            raise InstallationError(
                 f"{key} of {self.link.where} holds no schema version; it is not a namespace of jobcontract"
             )
         return int(text)

@@ -6,7 +6,7 @@ import sqlite3
 from datetime import timedelta
 
 from jobcontract.durations import format_duration
-from jobcontract.errors import StoreError, StoreUnavailable
+from jobcontract.errors import InstallationError, StoreError, StoreUnavailable
 
 
 def store_error(error: sqlite3.Error, where: str) -> StoreError:
@@ -19,7 +19,7 @@ def store_error(error: sqlite3.Error, where: str) -> StoreError:
             "roll back and run it again, or begin it with BEGIN IMMEDIATE"
         )
     if str(error).startswith("no such table: jobcontract_"):
-        return StoreError(f"{where} holds no job queue yet; run `jobctl init`")
+        return InstallationError(f"{where} holds no job queue yet; run `jobctl init`")
     match code & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return locked(where)

@@ -23,7 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote
 
-from jobcontract.errors import StoreError, StoreUnavailable
+from jobcontract.errors import InstallationError, StoreUnavailable
 from jobcontract_sqlite.connections import check_library, connect, transaction, translated
 from jobcontract_sqlite.faults import locked
 from jobcontract_sqlite.options import SQLiteOptions
@@ -148,7 +148,7 @@ class FileConnections:
     def _open(self, patience: timedelta) -> sqlite3.Connection:
         if not os.path.exists(self.path):
             check_directory(self.path, self.where)
-            raise StoreError(f"{self.where} does not exist yet; run `jobctl init`")
+            raise InstallationError(f"{self.where} does not exist yet; run `jobctl init`")
         connection = connect(self._uri("rw"), self.where, self._options, patience)
         try:
             check_version(connection, self.where)
@@ -188,9 +188,9 @@ class FileConnections:
 
 
 def check_directory(path: Path, where: str) -> None:
-    """Raise `StoreError` when the directory of `path` is not there: SQLite makes files, never directories."""
+    """Raise `InstallationError` when the directory of `path` is not there: SQLite makes no directories."""
     if not os.path.isdir(path.parent):
-        raise StoreError(f"{where} has no directory: create {path.parent}, then run `jobctl init`")
+        raise InstallationError(f"{where} has no directory: create {path.parent}, then run `jobctl init`")
 
 
 _pools: weakref.WeakSet[FileConnections] = weakref.WeakSet()

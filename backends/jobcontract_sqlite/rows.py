@@ -74,7 +74,7 @@ def verdicts_of(leases: Iterable[Lease], state: State, rows: Iterable[Row]) -> l
 
 def stored_job(row: Row) -> StoredJob:
     """A row of jobs_live.sql, jobs_done.sql or jobs_dead.sql."""
-    *record, state, attempt, created_at, finished_at, lease_expires_at, last_error = row
+    *record, state, attempt, created_at, finished_at, lease_expires_at, last_error, refunded = row
     job_id, kind, queue, priority, run_at, max_attempts, key, input_ref, headers = record
     return StoredJob(
         record=JobRecord(
@@ -96,6 +96,7 @@ def stored_job(row: Row) -> StoredJob:
         lease_expires_at=None if lease_expires_at is None else from_microseconds(lease_expires_at),
         last_error=last_error,
         cursor=job_id,
+        refunded=refunded,
     )
 
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from jobcontract.contract import Step
-from jobcontract.errors import StoreError
+from jobcontract.errors import InstallationError
 
 
 class Migration(NamedTuple):
@@ -40,14 +40,14 @@ def installed_version(connection: sqlite3.Connection) -> int:
 
 
 def check_version(connection: sqlite3.Connection, where: str) -> None:
-    """Raise `StoreError` unless this code can work with what is installed."""
+    """Raise `InstallationError` unless this code can work with what is installed."""
     version = installed_version(connection)
     if version == CURRENT_VERSION:
         return
     if version == 0:
-        raise StoreError(f"{where} holds no job queue yet; run `jobctl init`")
+        raise InstallationError(f"{where} holds no job queue yet; run `jobctl init`")
     if version < CURRENT_VERSION:
-        raise StoreError(
+        raise InstallationError(
             f"{where} has schema version {version}, and this jobcontract needs {CURRENT_VERSION}; "
             "run `jobctl init`"
         )
@@ -57,7 +57,7 @@ def check_version(connection: sqlite3.Connection, where: str) -> None:
 def pending_steps(connection: sqlite3.Connection | None, where: str) -> list[Step]:
     """What brings the open file, or one that is not there yet (None), to the current version.
 
-    Raises `StoreError` when the file is ahead of this code.
+    Raises `InstallationError` when the file is ahead of this code.
     """
     version = 0 if connection is None else installed_version(connection)
     if version > CURRENT_VERSION:
@@ -81,8 +81,8 @@ def migrate(connection: sqlite3.Connection, where: str) -> list[Step]:
     return steps
 
 
-def _too_new(version: int, where: str) -> StoreError:
-    return StoreError(
+def _too_new(version: int, where: str) -> InstallationError:
+    return InstallationError(
         f"{where} has schema version {version}, and this jobcontract knows {CURRENT_VERSION} at most; "
         "upgrade jobcontract"
     )

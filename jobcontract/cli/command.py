@@ -102,7 +102,9 @@ def shared_options(*, takes_backend: bool = True) -> list[click.Option]:
             metavar="NAME_OR_URL",
             expose_value=False,
             callback=_keep_backend,
-            help="The store: a configured name, or a URL; else JOBCONTRACT_DEFAULT, or the default.",
+            help="The store: a configured name, or a URL; else JOBCONTRACT_DEFAULT, or the default. Other "
+            "users of this machine can read a command line: a URL with a password belongs into the "
+            "configuration, or into JOBCONTRACT_BACKENDS__NAME__URL.",
         ),
         click.Option(
             ["-v", "--verbose"],

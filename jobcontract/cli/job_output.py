@@ -26,7 +26,7 @@ _COLUMNS = (
     Column("KIND", gives_way=True),
     Column("QUEUE", gives_way=True),
     Column("STATE"),
-    Column("ATTEMPT", right=True),
+    Column("ATTEMPTS", right=True),
     Column("WHEN", gives_way=True),
     Column("KEY", gives_way=True),
     Column("LAST ERROR", gives_way=True),
@@ -101,11 +101,18 @@ def _row(job: JobStatus) -> Sequence[Cell]:
         job.kind,
         job.queue,
         (job.state, _STYLES.get(job.state, "")),
-        f"{job.attempt}/{job.job.max_attempts}" if job.job else f"{job.attempt}",
+        _attempts(job),
         _when(job),
         (job.job.idempotency_key if job.job else None) or "",
         brief(job.problem or job.last_error),
     )
+
+
+def _attempts(job: JobStatus) -> str:
+    """What was spent of what may be; of a job that is done, the number of its last attempt."""
+    if job.job is None or job.state is State.DONE:
+        return str(job.attempt)
+    return f"{job.spent}/{job.job.max_attempts}"
 
 
 def _when(job: JobStatus) -> str:
@@ -134,6 +141,7 @@ def print_sheet(job: JobStatus) -> None:
     if job.job is not None:
         fields += [
             ("max attempts", str(job.job.max_attempts)),
+            ("spent", "" if job.state is State.DONE else str(job.spent)),
             ("priority", str(job.job.priority)),
             ("run at", instant(job.job.run_at)),
             ("key", job.job.idempotency_key or ""),
@@ -167,6 +175,7 @@ def job_json(job: JobStatus) -> dict[str, object]:
         "queue": job.queue,
         "state": job.state.value,
         "attempt": job.attempt,
+        "attempts_spent": job.spent,
         "max_attempts": valid.max_attempts if valid else None,
         "priority": valid.priority if valid else None,
         "idempotency_key": valid.idempotency_key if valid else None,

@@ -88,7 +88,8 @@ def show(session: Session, ids: tuple[UUID, ...], as_json: bool) -> None:
 def cancel(session: Session, ids: tuple[UUID, ...], as_json: bool) -> None:
     """Cancel jobs that are ready.
 
-    A job that runs, or that has ended, stays what it is: exit code 3. A cancelled job can be retried.
+    A job that runs, is done or dead stays what it is: exit code 3. One that was cancelled before is as it
+    should be. A cancelled job can be retried.
     """
     change(ids, session.backend().cancel_many, wanted=State.CANCELLED, done="cancelled", as_json=as_json)
 

@@ -12,12 +12,10 @@ import click
 from jobcontract.backend import Backend
 from jobcontract.cli.escape import escape, without_url_passwords
 from jobcontract.config import Settings, StoreSettings, load_settings
+from jobcontract.contract import Located
 from jobcontract.errors import ConfigError
 from jobcontract.registry import get_backend
 from jobcontract.url import StoreURL
-
-# Where within a server the jobs are: the option that says so, the schemes that have it, and its default.
-_PLACES = {"schema": ("postgres", "jobcontract"), "namespace": ("redis", "jobcontract")}
 
 
 @dataclass
@@ -64,14 +62,9 @@ class Session:
         return backend
 
     def describe(self, name: str | None = None) -> str:
-        """The store, for people who are asked before something is destroyed in it: redacted URL, schema."""
-        store = self.store(name)
-        given = {**store.options, **store.url.query}
-        where = store.url.redacted()
-        for place, (scheme, usual) in _PLACES.items():
-            if place in given or store.url.scheme.startswith(scheme):
-                where += f", {place} {given.get(place, usual)}"
-        return escape(where)
+        """The store, for people who are asked before something is destroyed in it. Contacts nothing."""
+        driver = self.backend(name).driver
+        return escape(driver.location if isinstance(driver, Located) else self.store(name).url.redacted())
 
     def redact(self, text: str) -> str:
         """`text` of a stranger (an error that nobody foresaw, a traceback) without the passwords of this run.

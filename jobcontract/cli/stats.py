@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from jobcontract.backend import Backend
 from jobcontract.cli.command import Command, json_option
@@ -54,6 +55,9 @@ def stats(session: Session, watch: bool, interval: timedelta, as_json: bool) -> 
     this store does not count. A store that is away does not end --watch. With --watch and --json each look is
     one line.
     """
+    given = click.get_current_context().get_parameter_source("interval")
+    if not watch and given is not ParameterSource.DEFAULT:
+        raise click.UsageError("--interval says how often to look again; it needs --watch.")
     backend = session.backend()
     if not watch:
         found = backend.stats()

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from jobcontract.cli.command import Command
+from jobcontract.cli.exits import CommandFailed, Exit
 from jobcontract.cli.parameters import as_duration, as_queues
 from jobcontract.cli.session import Session, pass_session
-from jobcontract.errors import ConfigError, Unsupported
+from jobcontract.errors import StoreError, Unsupported
 
 
 @click.command(
@@ -80,8 +81,9 @@ def worker(
 
     Runs until it is stopped. The first SIGTERM or Ctrl-C ends it in order: no new jobs, those that run may
     finish within the grace, the others are given back without spending an attempt. The second gives all back
-    at once. The exit code is 0 then. A store that is away does not end it; a setting that can't work does,
-    with 2.
+    at once. The exit code is 0 then. A store that is away does not end it. What trying again can't mend does,
+    with 2: a setting that can't work, a schema that is missing or of another version, a store that refuses
+    from the start.
 
     What is not given comes from [worker] in the configuration.
     """
@@ -107,5 +109,5 @@ def worker(
     follow_supervisor(running)
     try:
         running.run()
-    except Unsupported as error:  # a lease, say: for a worker it is a setting that can't work
-        raise ConfigError(str(error)) from None
+    except (Unsupported, StoreError) as error:  # for a worker that is a setting that can't work
+        raise CommandFailed(str(error), Exit.USAGE) from error

@@ -62,6 +62,23 @@ class LookupChapter(Chapter):
         store.driver.fail([failure(lease, "it failed", retry_in=HOUR)])
         assert (store.stored(made.id).attempt, store.stored(made.id).last_error) == (1, "it failed")
 
+    @needs("lookup")
+    def test_what_was_released_shows_as_refunded(self, store: Store) -> None:
+        made = job()
+        store.register(made)
+        store.driver.release([store.claim_one().lease], NOTHING)
+        assert (store.stored(made.id).attempt, store.stored(made.id).refunded) == (1, 1)
+        store.driver.fail([failure(store.claim_one().lease, permanent=True)])
+        assert (store.stored(made.id).attempt, store.stored(made.id).refunded) == (2, 1)
+        (page,) = store.lookup.jobs(Page())
+        assert (page.attempt, page.refunded) == (2, 1)
+
+    @needs("lookup", "requeue")
+    def test_a_requeued_job_has_all_its_attempts_to_spend(self, store: Store) -> None:
+        made = store.into(State.DEAD)
+        store.requeueing.requeue([str(made.id)])
+        assert (store.stored(made.id).attempt, store.stored(made.id).refunded) == (1, 1)
+
     @needs("lookup", "scheduling")
     def test_run_at_follows_the_job(self, store: Store) -> None:
         run_at = (store.now() + HOUR).replace(microsecond=0)

@@ -35,8 +35,8 @@ _PROVEN = 60.0
 _LAST_CHANCE = 10.0
 """Seconds between the order to stop now and kill -9."""
 
-BAD_SETTING = 2
-"""The exit code of a child that can't work because a setting is wrong: starting it again can't help."""
+HOPELESS = 2
+"""The exit code of a child that can't work as things are: starting it again can't help."""
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class Supervisor:
         os.close(child.pipe)
         if self._stopping or (code == 0 and self.until_empty):
             return
-        if code == BAD_SETTING:
+        if code == HOPELESS:
             self._code = code
             self._stop()
             return

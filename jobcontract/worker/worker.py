@@ -32,7 +32,14 @@ from uuid import UUID
 from jobcontract.backend import Backend
 from jobcontract.context import SHUTDOWN
 from jobcontract.durations import format_duration
-from jobcontract.errors import ConfigError, InvalidJob, Unsupported
+from jobcontract.errors import (
+    ConfigError,
+    InstallationError,
+    InvalidJob,
+    StoreError,
+    StoreUnavailable,
+    Unsupported,
+)
 from jobcontract.execute import Released
 from jobcontract.handlers import Handlers
 from jobcontract.worker.buffer import Buffer
@@ -40,7 +47,7 @@ from jobcontract.worker.claimer import Claimer
 from jobcontract.worker.hands import Hands
 from jobcontract.worker.health import StoreHealth
 from jobcontract.worker.hold import Holdings
-from jobcontract.worker.loops import Loop
+from jobcontract.worker.loops import Loop, Turn
 from jobcontract.worker.options import WorkerOptions
 from jobcontract.worker.renewer import Renewer
 from jobcontract.worker.rescuer import Rescuer
@@ -75,7 +82,8 @@ class Worker:
     """Runs the jobs of a backend's queues with an application's handlers, in this process.
 
     Built once, run once. `run` returns when the worker was stopped (by `stop`, SIGTERM or SIGINT) or, with
-    `until_empty`, when there is nothing left to do. A store that is away, whenever that is, does not end it.
+    `until_empty`, when there is nothing left to do. A store that is away, whenever that is, does not end it;
+    one that refuses from the start does, and so does one whose installation does not fit this code.
     """
 
     def __init__(self, backend: Backend, handlers: Handlers, options: WorkerOptions | None = None) -> None:
@@ -90,6 +98,7 @@ class Worker:
         # A queue whose put is reentrant: a signal handler may interrupt anything, also another put.
         self._orders: queue.SimpleQueue[_Order] = queue.SimpleQueue()
         self._fatal: Exception | None = None
+        self._has_claimed = False
         self._health = StoreHealth(backend.name)
         self._holdings = Holdings()
         self._buffer = Buffer(options.concurrency, options.batch, limits)
@@ -110,11 +119,12 @@ class Worker:
             on_drained=lambda: self._orders.put(_Order.DRAINED),
         )
         greet = self._greet
-        self._claim_loop = Loop("claim", self._claim_turn, self._health, prepare=greet)
-        self._rescue_loop = Loop("rescue", rescuer.turn, self._health, prepare=greet)
+        renew = self._unless_hopeless(renewer.turn)
+        self._claim_loop = Loop("claim", self._unless_hopeless(self._claim_turn), self._health, prepare=greet)
+        self._rescue_loop = Loop("rescue", self._unless_hopeless(rescuer.turn), self._health, prepare=greet)
         self._keepers = [
-            Loop("renew", renewer.turn, self._health, patience=renewer.patience, prepare=greet),
-            Loop("renew", renewer.turn, self._health, patience=renewer.patience, prepare=greet),
+            Loop("renew", renew, self._health, patience=renewer.patience, prepare=greet),
+            Loop("renew", renew, self._health, patience=renewer.patience, prepare=greet),
             Loop("watch", watcher.turn, self._health),
         ]
 
@@ -131,9 +141,11 @@ class Worker:
     def run(self) -> Tally:
         """Work until stopped; how many jobs ended which way. Blocks.
 
-        In the main thread SIGTERM and SIGINT stop it: the first as `stop`, the second as `stop_now`. Raises
-        `ConfigError`, `Unsupported` or `InvalidJob`, after an orderly stop, when the store finds a setting
-        wrong; nothing else.
+        In the main thread SIGTERM and SIGINT stop it: the first as `stop`, the second as `stop_now`. Raises,
+        after an orderly stop, what trying again can't mend, and nothing else: `ConfigError`, `Unsupported` or
+        `InvalidJob` when the store finds a setting wrong, `InstallationError` when what is installed in it is
+        missing or of another version, and any `StoreError` but `StoreUnavailable` of a store that refused
+        each claim from the start.
         """
         started = time.monotonic()
         with self._signals():
@@ -245,14 +257,36 @@ class Worker:
                 continue
 
     def _claim_turn(self) -> float:
-        try:
-            return self._claimer.turn()
-        except (ConfigError, Unsupported, InvalidJob) as error:
-            # Trying again can't help: a setting, a queue's name or a lease is wrong.
+        pause = self._claimer.turn()
+        self._has_claimed = True
+        return pause
+
+    def _unless_hopeless(self, turn: Turn) -> Turn:
+        """`turn`, whose errors end the worker where trying again can't help.
+
+        A store that has worked and then refuses (a rotated password, a full disk) is waited for: what was
+        right can become so again.
+        """
+
+        def take() -> float:
+            try:
+                return turn()
+            except (ConfigError, Unsupported, InvalidJob, InstallationError) as error:
+                return self._give_up(error)
+            except StoreError as error:
+                if self._has_claimed or isinstance(error, StoreUnavailable):
+                    raise
+                return self._give_up(error)
+
+        return take
+
+    def _give_up(self, error: Exception) -> float:
+        if self._fatal is None:
             self._fatal = error
-            self._orders.put(_Order.FATAL)
-            self._claim_loop.stop()
-            return 0
+        self._orders.put(_Order.FATAL)
+        self._claim_loop.stop()
+        self._rescue_loop.stop()
+        return _TIDY
 
     @contextmanager
     def _signals(self) -> Generator[None]:

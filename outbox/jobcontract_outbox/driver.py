@@ -28,6 +28,7 @@ from jobcontract.contract import (
     Installation,
     JobRecord,
     Lease,
+    Located,
     Lookup,
     Page,
     Pausing,
@@ -344,9 +345,19 @@ class _PausingDoor:
         self.target.resume(queue)
 
 
+class _LocatedDoor:
+    target: Located
+
+    @property
+    def location(self) -> str:
+        """As `Located.location`, of the target."""
+        return self.target.location
+
+
 _DOORS: tuple[tuple[type, type], ...] = (
     (Statistics, _StatisticsDoor),
     (Requeue, _RequeueDoor),
     (Pruning, _PruningDoor),
     (Pausing, _PausingDoor),
+    (Located, _LocatedDoor),
 )

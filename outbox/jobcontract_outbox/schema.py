@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from jobcontract.contract import HostsTables, Installation, Statement, Step, Transaction
-from jobcontract.errors import StoreError, StoreUnavailable
+from jobcontract.errors import InstallationError, StoreError, StoreUnavailable
 from jobcontract_outbox.statements import Statements, single
 
 _FILE = re.compile(r"^(\d{3})_(\w+)\.sql$")
@@ -37,15 +37,17 @@ class Schema:
         return self._migrations[-1].number
 
     def check(self, transaction: Transaction) -> None:
-        """Raise `StoreError` unless this code can work with what is installed."""
+        """Raise `InstallationError` unless this code can work with what is installed."""
         found = self.read_version(transaction)
         if found == self.version:
             return
         what = f"the backend {self._name!r}"
         if found == 0:
-            raise StoreError(f"{what} holds no outbox yet; run `jobctl init` for the backend that has it")
+            raise InstallationError(
+                f"{what} holds no outbox yet; run `jobctl init` for the backend that has it"
+            )
         if found < self.version:
-            raise StoreError(
+            raise InstallationError(
                 f"{what} has version {found} of the outbox, and this jobcontract needs {self.version}; "
                 "run `jobctl init` for the backend that has it"
             )
@@ -103,8 +105,8 @@ class Schema:
     def _create_versions(self) -> str:
         return self._statements("create_versions").sql + "\n"
 
-    def _too_new(self, version: int) -> StoreError:
-        return StoreError(
+    def _too_new(self, version: int) -> InstallationError:
+        return InstallationError(
             f"the backend {self._name!r} has version {version} of the outbox, and this jobcontract knows "
             f"{self.version}; upgrade jobcontract"
         )

@@ -188,6 +188,7 @@ def test_every_error_of_the_library_has_a_code() -> None:
         "LeaseLost": 1,
         "Unsupported": 3,
         "StoreError": 1,
+        "InstallationError": 1,
         "StoreUnavailable": 1,
     }
 

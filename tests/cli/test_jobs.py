@@ -79,6 +79,28 @@ def test_show_tells_all_about_a_job(run: Run, backend: Backend) -> None:
     assert as_json["finished_at"].endswith("Z")
 
 
+def test_attempts_are_those_that_were_spent_since_the_job_was_requeued(run: Run, backend: Backend) -> None:
+    job = put(backend, State.DEAD, max_attempts=1)
+    assert row_of(run)[3:5] == ["dead", "1/1"]
+    backend.requeue(job.id)
+    assert row_of(run)[3:5] == ["ready", "0/1"]
+    (claim,) = backend.claim()
+    assert row_of(run)[3:5] == ["running", "1/1"]
+    sheet = run("jobs", "show", job.id)
+    assert "attempt       2\n" in sheet.out
+    assert "spent         1\n" in sheet.out
+    backend.complete(claim)
+    assert row_of(run)[3:5] == ["done", "2"]
+    (as_json,) = run("jobs", "show", job.id, "--json").json()
+    assert as_json["attempt"] == 2
+
+
+def row_of(run: Run) -> list[str]:
+    """The words of the only job in the list."""
+    _, line = run("jobs", "list").out.splitlines()
+    return line.split()
+
+
 def test_show_of_an_unknown_job_is_exit_code_3_behind_those_that_are_known(
     run: Run, backend: Backend
 ) -> None:

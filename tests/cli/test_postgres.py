@@ -9,8 +9,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from jobcontract_postgres.options import PostgresOptions
-from jobcontract_redis.options import RedisOptions
 
 from jobcontract import Backend, State, get_backend
 from tests.cli.conftest import Ran, Run, put
@@ -49,11 +47,11 @@ def test_the_statements_of_a_dry_run_make_the_store(
 ) -> None:
     dry = run("init", "--dry-run")
     assert dry.code == 0
-    assert dry.out.startswith("-- postgresql://jobcontract:***@127.0.0.1:")
+    assert dry.out.startswith("-- PostgreSQL at 127.0.0.1:")
     assert run("stats").code == 1
     with postgres_server.connect(database) as connection:
         connection.execute(dry.out.encode())
-    assert run("init").out.endswith(", schema jobcontract: up to date\n")
+    assert run("init").out.endswith(", schema 'jobcontract': up to date\n")
     assert run("stats") == Ran(0, "", "no queue has jobs or is paused\n")
 
 
@@ -88,17 +86,28 @@ def test_what_is_destroyed_is_asked_with_host_database_and_schema(
     run: Run, backend: Backend, postgres_server: PostgresServer, database: str
 ) -> None:
     put(backend, State.DONE)
-    where = f"postgresql://jobcontract:***@127.0.0.1:{postgres_server.port}/{database}, schema "
-    assert f" jobs of {where}jobcontract that ended " in run("prune", "--older-than", "0s", stdin="n\n").err
+    where = (
+        f"PostgreSQL at 127.0.0.1:{postgres_server.port}, database '{database}', user 'jobcontract', schema "
+    )
+    assert f" jobs of {where}'jobcontract' that ended " in run("prune", "--older-than", "0s", stdin="n\n").err
     other = postgres_server.url(database=database, schema='Jobs "2"')
     assert run("init", "--backend", other).code == 0
     asked = run("dead", "requeue", "--all", "--backend", other, stdin="n\n")
-    assert f'all dead jobs of {where}Jobs "2" back' in asked.err
+    assert f"all dead jobs of {where}'Jobs \"2\"' back" in asked.err
     assert run("prune", "--older-than", "0s", "--yes").out == "pruned 1 job\n"
 
 
-def test_the_places_that_are_shown_unless_they_are_set_are_those_of_the_drivers() -> None:
-    assert (PostgresOptions().schema_name, RedisOptions().namespace) == ("jobcontract", "jobcontract")
+def test_what_a_socket_url_leaves_to_libpq_is_asked_for_too(
+    run: Run, backend: Backend, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPORT", str(postgres_server.port))
+    monkeypatch.setenv("PGUSER", "oncall")
+    url = f"postgresql://?host={quote(str(postgres_server.directory), safe='')}"
+    asked = run("prune", "--older-than", "0s", "--backend", url, stdin="n\n")
+    where = (
+        f"PostgreSQL at {postgres_server.directory}:{postgres_server.port}, database 'oncall', user 'oncall'"
+    )
+    assert f" jobs of {where}, schema 'jobcontract' that ended " in asked.err
 
 
 def test_the_live_server_says_what_it_can_do(run: Run, backend: Backend) -> None:

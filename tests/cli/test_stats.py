@@ -90,3 +90,9 @@ def test_an_interval_that_would_be_a_storm_is_refused(run: Run, backend: Backend
     ran = run("stats", "--watch", "--interval", "1ms")
     assert ran.code == 2
     assert "--interval: must be 100ms or longer" in ran.err
+
+
+def test_an_interval_without_a_watch_is_bad_usage(run: Run, backend: Backend) -> None:
+    ran = run("stats", "--interval", "1s")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--interval says how often to look again; it needs --watch." in ran.err

@@ -137,3 +137,13 @@ def test_it_ends_several_processes_too_and_is_not_tried_again(
         ran = jobctl.end()
     assert (ran.code, ran.out) == (2, "")
     assert "starting it again" not in ran.err
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_store_without_a_schema_ends_it_with_one_sentence(folder: Path, processes: int) -> None:
+    with Process("worker", "app:handlers", "--processes", processes, folder=folder) as jobctl:
+        ran = jobctl.end()
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("jobcontract.db does not exist yet; run `jobctl init`") == processes
+    assert "trying again" not in ran.err
+    assert "starting it again" not in ran.err

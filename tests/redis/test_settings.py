@@ -241,3 +241,8 @@ def test_every_key_lies_below_the_namespace_and_never_expires(
         assert all(key.startswith(b"{some.name-space_1:") for key in keys)
         assert {client.ttl(key) for key in keys} == {-1}
     driver.close()
+
+
+def test_the_location_names_what_the_url_leaves_out() -> None:
+    driver = connect("redis://:secret@/", namespace="app")
+    assert driver.location == "Redis at localhost:6379, database 0, namespace 'app'"

@@ -4,11 +4,11 @@
 -- Each table is read along its index of ids, and no further than the page. A filter that few jobs pass would read all of
 -- the history; so it looks at the newest 100,000 of the ended jobs, and no further.
 SELECT job.id::text, kind, queue, priority, run_at, max_attempts, idempotency_key, input_ref::text, headers::text,
-       state, attempt, created_at, finished_at, lease_until, last_error
+       state, attempt, created_at, finished_at, lease_until, last_error, refunded
 FROM (
     (
         SELECT id, kind, queue, priority, run_at, max_attempts, idempotency_key, input_ref, headers, state, attempt,
-               created_at, NULL::timestamptz AS finished_at, lease_until, last_error
+               created_at, NULL::timestamptz AS finished_at, lease_until, last_error, refunded
         FROM {schema}.live_jobs
         WHERE id < %s::uuid
           AND (%s::text IS NULL OR queue = %s)
@@ -20,7 +20,7 @@ FROM (
     UNION ALL
     (
         SELECT id, kind, queue, priority, run_at, max_attempts, idempotency_key, input_ref, headers, state, attempt,
-               created_at, finished_at, NULL::timestamptz, last_error
+               created_at, finished_at, NULL::timestamptz, last_error, refunded
         FROM (SELECT * FROM {schema}.dead_jobs WHERE id < %s::uuid ORDER BY id DESC LIMIT 100000) AS dead
         WHERE (%s::text IS NULL OR queue = %s)
           AND (%s::text IS NULL OR kind = %s)
@@ -31,7 +31,7 @@ FROM (
     UNION ALL
     (
         SELECT id, kind, queue, priority, run_at, max_attempts, idempotency_key, input_ref, headers, 'done', attempt,
-               created_at, finished_at, NULL::timestamptz, last_error
+               created_at, finished_at, NULL::timestamptz, last_error, 0
         FROM (SELECT * FROM {schema}.done_jobs WHERE id < %s::uuid ORDER BY id DESC LIMIT 100000) AS done
         WHERE (%s::text IS NULL OR queue = %s)
           AND (%s::text IS NULL OR kind = %s)

@@ -5,10 +5,10 @@
 -- KEYS[3] dead       ZSET    id -> when it died, in ms
 -- KEYS[4] cancelled  ZSET    id -> when it was cancelled, in ms
 -- prefix..b:id       STRING  the job as it was registered
--- prefix..j:id       HASH    state, attempt, due, error
+-- prefix..j:id       HASH    state, attempt, refunded, due, error
 --
 -- ARGV: prefix, id
--- Gives nil, or: id, state, attempt, due, finished, expires, error, body.
+-- Gives nil, or: id, state, attempt, refunded, due, finished, expires, error, body.
 --
 -- USES describe
 return describe(ARGV[1], KEYS[1], { done = KEYS[2], dead = KEYS[3], cancelled = KEYS[4] }, ARGV[2])

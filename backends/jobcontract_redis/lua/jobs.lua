@@ -7,12 +7,12 @@
 -- KEYS[5] cancelled  ZSET    id -> when it was cancelled, in ms
 -- KEYS[6] ready      ZSET    id -> (9 - priority) * 2^42 + run_at in ms
 -- prefix..b:id       STRING  the job as it was registered
--- prefix..j:id       HASH    state, attempt, due, error
+-- prefix..j:id       HASH    state, attempt, refunded, due, error
 --
 -- ARGV: prefix, id below which to begin ('' is at the top), state ('' is any), kind ('' is any), most jobs to give,
 --       most jobs to look at
--- Gives where to go on ('' when there are no more); then for each job: id, state, attempt, due, finished, expires,
--- error, body.
+-- Gives where to go on ('' when there are no more); then for each job: id, state, attempt, refunded, due, finished,
+-- expires, error, body.
 --
 -- USES describe
 local sets = { running = KEYS[2], done = KEYS[3], dead = KEYS[4], cancelled = KEYS[5], ready = KEYS[6] }

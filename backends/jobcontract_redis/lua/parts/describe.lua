@@ -1,7 +1,8 @@
--- One job as Lookup shows it: id, state, attempt, due, finished, expires, error, body. '' is what it has not; an error
--- may be empty, so that none is false, which arrives as nil.
+-- One job as Lookup shows it: id, state, attempt, refunded, due, finished, expires, error, body. '' is what it has not; an
+-- error may be empty, so that none is false, which arrives as nil.
 local function describe(prefix, lease, finished, id)
-    local state, attempt, due, reason = unpack(redis.call('HMGET', prefix .. 'j:' .. id, 'state', 'attempt', 'due', 'error'))
+    local state, attempt, refunded, due, reason =
+        unpack(redis.call('HMGET', prefix .. 'j:' .. id, 'state', 'attempt', 'refunded', 'due', 'error'))
     local body = redis.call('GET', prefix .. 'b:' .. id)
     if not (state or body) then
         return nil
@@ -9,7 +10,7 @@ local function describe(prefix, lease, finished, id)
     state = state or 'ready'
     local set = finished[state]
     return {
-        id, state, attempt or '0', due or '',
+        id, state, attempt or '0', refunded or '0', due or '',
         set and redis.call('ZSCORE', set, id) or '',
         state == 'running' and redis.call('ZSCORE', lease, id) or '',
         reason, body or '',
