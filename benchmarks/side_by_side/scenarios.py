@@ -1,0 +1,173 @@
+"""What is measured. Each scenario takes a contestant through one piece of work and gives figures.
+
+A figure has a unit and a direction; the first one of a scenario is what contestants are ranked by.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from benchmarks.side_by_side.contestants import Contestant, Store
+from benchmarks.side_by_side.running import (
+    ContestantFailed,
+    WorkerProcess,
+    prepare,
+    register,
+    wait_for,
+    workers,
+)
+from benchmarks.side_by_side.stores import Arena, Place
+
+Figures: TypeAlias = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything. The defaults are those of a real run."""
+
+    jobs: int = 20_000
+    singles: int = 2_000
+    bulk: int = 50_000
+    paced: int = 200
+    rate: float = 20.0
+
+    def patience(self, jobs: int) -> float:
+        """Seconds within which any contestant must have done so many jobs: 100 a second is slow for all."""
+        return 60 + jobs / 100
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How a figure is written."""
+
+    text: str
+    lower_is_better: bool = False
+    digits: int = 0
+
+
+RATE = Unit("/s")
+MICROSECONDS = Unit("us/job", lower_is_better=True, digits=1)
+MILLISECONDS = Unit("ms", lower_is_better=True, digits=2)
+MEBIBYTES = Unit("MiB", lower_is_better=True)
+
+Measure = Callable[[Arena, Contestant, Sizes], Figures]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One thing that is measured."""
+
+    name: str
+    title: str
+    units: Mapping[str, Unit]
+    measure: Measure
+    stores: frozenset[Store] = frozenset(Store)
+    """Where it makes sense."""
+
+
+def _drain(arena: Arena, contestant: Contestant, sizes: Sizes, processes: int) -> Figures:
+    """From the start of the first handler until the store holds no unfinished job."""
+    with arena.place(contestant) as place:
+        prepare(contestant, place.url)
+        register(contestant, place.url, sizes.jobs, "many", timeout=sizes.patience(sizes.jobs))
+        with workers(contestant, place.url, processes) as started:
+            wait_for(started, sizes.jobs, sizes.patience(sizes.jobs))
+            ended = _wait_until_settled(place, started, sizes.patience(0))
+            seen = [each.marks.seen() for each in started]
+            used = (
+                sum(each.processor_seconds for each in started) - sum(one.used_before for one in seen) / 1e9
+            )
+            memory = sum(each.memory for each in started)
+    begun = min(one.first for one in seen if one.started) / 1e9
+    return {
+        "jobs": sizes.jobs / (ended - begun),
+        "processor": used / sizes.jobs * 1e6,
+        "memory": memory / 2**20,
+    }
+
+
+def _wait_until_settled(place: Place, started: list[WorkerProcess], patience: float) -> float:
+    """Block until the store holds no unfinished job; when that was, by the monotonic clock."""
+    deadline = time.monotonic() + patience
+    while (left := place.unsettled()) > 0:
+        for each in started:
+            each.check()
+        if time.monotonic() > deadline:
+            raise ContestantFailed(f"every handler was started, and {left} jobs are still not finished")
+        time.sleep(0.005)
+    return time.monotonic()
+
+
+def _register(arena: Arena, contestant: Contestant, jobs: int, way: str, sizes: Sizes) -> Figures:
+    with arena.place(contestant) as place:
+        prepare(contestant, place.url)
+        effort = register(contestant, place.url, jobs, way, timeout=sizes.patience(jobs))
+        stored = place.unsettled()
+        if stored != jobs:
+            raise ContestantFailed(f"{jobs} jobs were acknowledged, and the store holds {stored}")
+    return {"jobs": effort.jobs / effort.seconds, "processor": effort.processor_seconds / effort.jobs * 1e6}
+
+
+def _latency(arena: Arena, contestant: Contestant, sizes: Sizes) -> Figures:
+    """From before the registration to the start of the handler, on a worker that has nothing else to do."""
+    with arena.place(contestant) as place:
+        prepare(contestant, place.url)
+        with workers(contestant, place.url) as started:
+            # The worker is ready, and warm, once it has run a few jobs.
+            register(contestant, place.url, 20, "paced", rate=sizes.rate, timeout=sizes.patience(20))
+            wait_for(started, 20, sizes.patience(20))
+            register(
+                contestant,
+                place.url,
+                sizes.paced,
+                "paced",
+                rate=sizes.rate,
+                timeout=sizes.patience(sizes.paced),
+            )
+            wait_for(started, 20 + sizes.paced, sizes.patience(sizes.paced))
+            waits = sorted(started[0].marks.seen().waits[21:])  # the producer's first opens its connection
+    return {"median": _quantile(waits, 0.5) / 1e6, "p99": _quantile(waits, 0.99) / 1e6}
+
+
+def _quantile(ordered: list[int], share: float) -> int:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+_DRAINED = {"jobs": RATE, "processor": MICROSECONDS, "memory": MEBIBYTES}
+_REGISTERED = {"jobs": RATE, "processor": MICROSECONDS}
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(
+        "drain",
+        "Drain of no-op jobs by one worker process",
+        _DRAINED,
+        lambda arena, contestant, sizes: _drain(arena, contestant, sizes, 1),
+    ),
+    Scenario(
+        "drain-two",
+        "Drain of no-op jobs by two worker processes",
+        _DRAINED,
+        lambda arena, contestant, sizes: _drain(arena, contestant, sizes, 2),
+    ),
+    Scenario(
+        "register-one",
+        "Register one by one",
+        _REGISTERED,
+        lambda arena, contestant, sizes: _register(arena, contestant, sizes.singles, "one", sizes),
+    ),
+    Scenario(
+        "register-bulk",
+        "Register in bulk, 1,000 at a time",
+        _REGISTERED,
+        lambda arena, contestant, sizes: _register(arena, contestant, sizes.bulk, "many", sizes),
+    ),
+    Scenario(
+        "latency",
+        "From register to the start of the handler, idle worker, 20 jobs a second",
+        {"median": MILLISECONDS, "p99": MILLISECONDS},
+        _latency,
+    ),
+)
