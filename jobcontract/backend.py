@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
@@ -35,12 +35,15 @@ from jobcontract.contract import (
     DEFAULT_INPUT_REF_BYTES,
     MAX_CLAIM_LIMIT,
     MAX_ERROR_BYTES,
+    Ailment,
     Cancellation,
     Capabilities,
     Claim,
     DeadLetters,
+    Diagnosis,
     Dialect,
     Driver,
+    Expectations,
     Failure,
     Feature,
     Installation,
@@ -48,6 +51,7 @@ from jobcontract.contract import (
     JoinsTransactions,
     Lease,
     Lookup,
+    OutboxStats,
     Page,
     Pausing,
     Pruning,
@@ -59,6 +63,7 @@ from jobcontract.contract import (
     Statistics,
     Step,
     Steps,
+    ThroughOutbox,
     Verdict,
 )
 from jobcontract.errors import (
@@ -357,6 +362,27 @@ class Backend:
         if not isinstance(door, Statistics):
             raise self._lacking("stats")
         return self._perform("stats", 1, door.stats)
+
+    def outbox_stats(self) -> OutboxStats | None:
+        """What waits in the outbox in front of this store; None where there is none."""
+        door = self.driver
+        return (
+            self._perform("outbox_stats", 1, door.outbox_stats) if isinstance(door, ThroughOutbox) else None
+        )
+
+    def diagnose(self, expected: Expectations = Expectations()) -> list[Ailment]:  # noqa: B008  # immutable
+        """What is wrong with the store (`jobctl doctor`); nothing for a healthy one, or one that can't
+        tell.
+        """
+        door = self.driver
+        if not isinstance(door, Diagnosis):
+            return []
+        return self._perform("diagnose", 1, lambda: door.diagnose(expected))
+
+    def clock(self) -> datetime | None:
+        """The store's clock now, in UTC; None where it can't be read."""
+        door = self.driver
+        return self._perform("clock", 1, door.clock) if isinstance(door, Diagnosis) else None
 
     def cancel(self, job_id: UUID | str) -> State | None:
         """Ready to cancelled. The job's state afterwards: `State.CANCELLED` where it worked. None for an

@@ -801,6 +801,76 @@ class DeadLetters(Protocol):
         ...
 
 
+class Expectations(NamedTuple):
+    """What `Diagnosis.diagnose` holds a store against."""
+
+    processes: int = 1
+    """How many more processes of the application there are to be, each with all the connections it may open.
+    """
+    patience: timedelta = timedelta(minutes=5)
+    """How long a transaction may stay open, and a due job wait in an outbox, before it is an ailment."""
+
+
+class Ailment(NamedTuple):
+    """One thing that hurts a store now, or will."""
+
+    name: str
+    """Which kind it is, for programs: ``[a-z_]+``, and the same in every version."""
+    finding: str
+    """One sentence, with the figures and names that were seen. Neither a password nor a job's input."""
+    remedy: str
+    """One line: what to do, or which setting to change to what."""
+
+
+@runtime_checkable
+class Diagnosis(Protocol):
+    """What `jobctl doctor` asks. No feature of its own."""
+
+    def diagnose(self, expected: Expectations) -> list[Ailment]:
+        """What is wrong with the live store, as far as this user may see; nothing for a healthy one. What
+        can't be seen for want of a privilege is an ailment, too.
+
+        Changes nothing, and is bounded work however full the store is. Works also where the settings of the
+        server make every other verb raise `ConfigError`.
+        """
+        ...
+
+    def clock(self) -> datetime | None:
+        """The store's clock now, in UTC; None where it has none that can be read, or none of its own."""
+        ...
+
+
+class OutboxStats(NamedTuple):
+    """What waits in an outbox for one store. Each count ends at 10,001: an outbox that grows must not be made
+    slower by those who look at it.
+    """
+
+    oldest: timedelta | None
+    """How long the oldest job that waits has been due, whatever holds it up (parked ones excepted)."""
+    due: int
+    """Due now."""
+    held_up: int
+    """Were due, and wait for another try after a refusal, or behind a job of their ordering key."""
+    scheduled: int
+    """Not due yet."""
+    parked: int
+    """Given up until an operator decides."""
+
+    @property
+    def pending(self) -> int:
+        """What should have been published by now."""
+        return self.due + self.held_up
+
+
+@runtime_checkable
+class ThroughOutbox(Protocol):
+    """Jobs are registered in an outbox in front of the store. No feature of its own."""
+
+    def outbox_stats(self) -> OutboxStats:
+        """What waits there. Does not contact the store behind it."""
+        ...
+
+
 class Step(NamedTuple):
     """One thing that `Installation.install` did, or would do: a title for people, and the statements where
     there are any.

@@ -83,17 +83,27 @@ def _durability(facts: Facts) -> Durability:
     return Durability.FSYNC
 
 
-def _notes(facts: Facts, listen: Switch) -> list[str]:
-    notes: list[str] = []
+def weaknesses(facts: Facts) -> list[tuple[str, str]]:
+    """The settings of the server that weaken what an acknowledgement is worth: what it means, and the
+    remedy.
+    """
+    found: list[tuple[str, str]] = []
     if facts.fsync == "off":
-        notes.append("fsync is off: a power cut can corrupt the whole cluster; set fsync = on")
+        found.append(("fsync is off: a power cut can corrupt the whole cluster", "set fsync = on"))
     if facts.full_page_writes == "off":
-        notes.append("full_page_writes is off: a power cut can tear a page; set full_page_writes = on")
+        found.append(("full_page_writes is off: a power cut can tear a page", "set full_page_writes = on"))
     if facts.synchronous_commit == "off":
-        notes.append(
-            "synchronous_commit is off: a crash of the server loses up to a second; "
-            "set synchronous_commit = on"
+        found.append(
+            (
+                "synchronous_commit is off: a crash of the server loses up to a second",
+                "set synchronous_commit = on",
+            )
         )
+    return found
+
+
+def _notes(facts: Facts, listen: Switch) -> list[str]:
+    notes = [f"{meaning}; {remedy}" for meaning, remedy in weaknesses(facts)]
     if facts.version_number < OLDEST_SERVER:
         notes.append("this server is older than PostgreSQL 13, with which this driver is not tested")
     if facts.encoding != "UTF8":

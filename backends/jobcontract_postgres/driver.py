@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from jobcontract.config import StoreSettings
 from jobcontract.contract import (
     LOST,
+    Ailment,
     Capabilities,
     ClaimedRecord,
+    Expectations,
     Failure,
     JobRecord,
     Lease,
@@ -24,6 +26,7 @@ from jobcontract.contract import (
 )
 from jobcontract_postgres.arrays import lengths, plain, texts
 from jobcontract_postgres.capabilities import PRIORITIES, capabilities_from
+from jobcontract_postgres.diagnosis import Diagnosing
 from jobcontract_postgres.doors import OperatorDoors
 from jobcontract_postgres.failures import find_client_error, from_statement
 from jobcontract_postgres.housekeeping import Housekeeping
@@ -57,6 +60,7 @@ class PostgresDriver(OperatorDoors, HostedTables):
         self._options = options
         self._housekeeping = Housekeeping(statements, self._schema, options.retention)
         self._keeping_house = threading.Lock()
+        self._diagnosing = Diagnosing(self.sessions, statements, self._schema, options)
         self._capabilities: Capabilities | None = None
 
     @property
@@ -164,6 +168,14 @@ class PostgresDriver(OperatorDoors, HostedTables):
         with self.sessions.session(checked=False) as connection:
             connection.expire_in(_INSTALL_DEADLINE)
             return self._schema.install(connection, self._server.where, dry_run=dry_run)
+
+    def diagnose(self, expected: Expectations) -> list[Ailment]:
+        """As `Diagnosis.diagnose`."""
+        return self._diagnosing.diagnose(expected)
+
+    def clock(self) -> datetime:
+        """As `Diagnosis.clock`."""
+        return self._diagnosing.clock()
 
     def close(self) -> None:
         """As `Driver.close`."""

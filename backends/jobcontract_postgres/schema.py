@@ -99,18 +99,18 @@ class Schema:
         if version is not None and version > VERSION:
             self.check(version, where)
         steps = self._pending(version)
-        days = _days_from(self._today(connection)) if version is None else self._missing_days(connection)
+        days = _days_from(self._today(connection)) if version is None else self.missing_days(connection)
         return steps + [self._partition(day) for day in days]
 
     def make_partitions(self, connection: Connection) -> list[Step]:
         """Make the partitions of the next days where they are missing. Raises `LockNotAvailable` when
         somebody reads the history all the while: attaching one locks the safety net against everybody.
         """
-        if not self._missing_days(connection):
+        if not self.missing_days(connection):
             return []
         with self._locked(connection):
             _be_impatient(connection)
-            steps = [self._partition(day) for day in self._missing_days(connection)]
+            steps = [self._partition(day) for day in self.missing_days(connection)]
             for step in steps:
                 connection.execute(query(step.statements))
         return steps
@@ -119,6 +119,10 @@ class Schema:
         """The partitions that hold nothing younger than `retention`, the oldest first."""
         last = self._today(connection) - retention - timedelta(days=1)
         return sorted(each for each in self._partitions(connection) if each <= _partition_name(last))
+
+    def tomorrow(self, connection: Connection) -> date:
+        """By the server's clock, in UTC."""
+        return self._today(connection) + timedelta(days=1)
 
     def drop_partition(self, connection: Connection, name: str) -> None:
         """Drop a partition of the history. Raises `LockNotAvailable` when somebody reads the history all the
@@ -182,7 +186,7 @@ class Schema:
         )
         return {name for (name,) in rows if _PARTITION.match(name)}
 
-    def _missing_days(self, connection: Connection) -> list[date]:
+    def missing_days(self, connection: Connection) -> list[date]:
         """The next days without a partition, save those whose jobs are in the safety net already: there they
         stay.
         """

@@ -58,6 +58,10 @@ class Statements:
         self.prune = self._verb("prune")
         self.pause = self._verb("pause")
         self.resume = self._verb("resume")
+        self.old_transactions = self._verb("old_transactions")
+        self.vacuum_state = self._verb("vacuum_state")
+        self.connections_left = self._verb("connections_left")
+        self.index_state = self._verb("index_state")
 
     def migration(self, file_name: str) -> str:
         """The DDL of ``schema/<file_name>``, comments kept: it is shown to people. Run without parameters."""

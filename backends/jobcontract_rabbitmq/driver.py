@@ -30,8 +30,10 @@ from uuid import UUID
 
 from jobcontract.config import StoreSettings
 from jobcontract.contract import (
+    Ailment,
     Capabilities,
     ClaimedRecord,
+    Expectations,
     Failure,
     JobRecord,
     Lease,
@@ -44,7 +46,7 @@ from jobcontract.contract import (
     side_doors_of,
 )
 from jobcontract.errors import StoreError, StoreUnavailable
-from jobcontract_rabbitmq import installation
+from jobcontract_rabbitmq import diagnosis, installation
 from jobcontract_rabbitmq.amqp import ChannelClosed, ConnectionLost
 from jobcontract_rabbitmq.dead import DeadJobs
 from jobcontract_rabbitmq.intake import Intake
@@ -194,6 +196,14 @@ class RabbitDriver:
         """Declare the topology."""
         return self._run("declaring the topology", lambda: self._install(dry_run))
 
+    def diagnose(self, expected: Expectations) -> list[Ailment]:
+        """As `Diagnosis.diagnose`, over a connection of its own: an alarm stops the one that publishes."""
+        del expected
+        return self._run("looking for what is wrong", self._diagnose, longest=2 * self._timeout)
+
+    def clock(self) -> None:
+        """As `Diagnosis.clock`: AMQP can't ask for it."""
+
     def dead(self, page: Page) -> list[StoredJob]:
         """Read the dead queues of the settings."""
         return self._run("reading dead jobs", lambda: self._dead.page(page), longest=self._reading_time)
@@ -256,6 +266,16 @@ class RabbitDriver:
         if not dry_run:
             await installation.declare(connection, objects)
         return steps
+
+    async def _diagnose(self) -> list[Ailment]:
+        link = Link(self._target, f"doctor {os.getpid()}")
+        connection = await link.connect()
+        try:
+            Server.of(connection.server, self._target.where)
+            objects = list(self._topology.objects(self._options.queues))
+            return await diagnosis.diagnose(connection, self._topology.ready_exchange, objects, self._timeout)
+        finally:
+            link.abort()  # the server reads no goodbye from whoever published under an alarm
 
     async def _create(self, queues: Iterable[str]) -> None:
         connection = await self._consuming.connect()

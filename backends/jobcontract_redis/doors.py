@@ -1,16 +1,17 @@
 """What a Redis store can do beyond the verbs of `Driver`: look up, count, cancel, requeue, prune, pause,
-install.
+diagnose, install.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import cast
 
-from jobcontract.contract import Page, QueueStats, State, Step, StoredJob
+from jobcontract.contract import Ailment, Expectations, Page, QueueStats, State, Step, StoredJob
 from jobcontract.errors import StoreError
+from jobcontract_redis import diagnosis
 from jobcontract_redis.bodies import milliseconds, stored_job
 from jobcontract_redis.namespace import Namespace
 from jobcontract_redis.scripts import CANCEL, GET, JOBS, PAUSE, PRUNE, REQUEUE, RESUME, STATS, Script
@@ -152,6 +153,14 @@ class SideDoors:
 
     def resume(self, queue: str) -> None:
         self._namespace.contact().run([self._namespace.call(queue, RESUME)])
+
+    # -- Diagnosis -----------------------------------------------------------------------------------------
+
+    def diagnose(self, expected: Expectations) -> list[Ailment]:
+        return diagnosis.diagnose(self._namespace.link, self._namespace.options, expected)
+
+    def clock(self) -> datetime:
+        return diagnosis.clock(self._namespace.link)
 
     # -- Installation --------------------------------------------------------------------------------------
 

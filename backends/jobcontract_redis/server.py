@@ -168,7 +168,7 @@ def _notes(facts: Facts, options: RedisOptions) -> list[str]:
 
 
 def _facts(answers: Sequence[Reply]) -> Facts:
-    server, memory, persistence, replication, cluster = map(_fields, answers[:5])
+    server, memory, persistence, replication, cluster = map(fields_of, answers[:5])
     version = server.get("redis_version")
     product = None
     if version is not None:
@@ -187,7 +187,7 @@ def _facts(answers: Sequence[Reply]) -> Facts:
     )
 
 
-def _fields(answer: Reply) -> dict[str, str]:
+def fields_of(answer: Reply) -> dict[str, str]:
     """A section of INFO; empty when this user may not ask."""
     if not isinstance(answer, bytes):
         return {}

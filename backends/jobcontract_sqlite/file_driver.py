@@ -10,7 +10,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from jobcontract.contract import (
+    Ailment,
     Dialect,
+    Expectations,
     JobRecord,
     Registration,
     Row,
@@ -32,11 +34,12 @@ _WRITE_AHEAD_LOG = Step("write-ahead log", "PRAGMA journal_mode = WAL;\n")
 
 
 class SQLiteFileDriver(SQLiteDriver):
-    """`SQLiteDriver` with the doors `Installation`, `JoinsTransactions` and `HostsTables`."""
+    """`SQLiteDriver` with the doors `Installation`, `Diagnosis`, `JoinsTransactions` and `HostsTables`."""
 
     def __init__(self, connections: FileConnections, options: SQLiteOptions) -> None:
         super().__init__(connections, options)
         self._file = connections
+        self._synchronous = options.synchronous
 
     def install(self, *, dry_run: bool = False) -> list[Step]:
         """As `Installation.install`. Makes the file, never its directory."""
@@ -63,6 +66,33 @@ class SQLiteFileDriver(SQLiteDriver):
                 f"{self._file.where} can't have a write-ahead log (journal_mode stays {mode}); "
                 "put it on a local file system"
             )
+
+    def diagnose(self, expected: Expectations) -> list[Ailment]:
+        """As `Diagnosis.diagnose`. A file has no connections to count and nobody who holds it for long."""
+        del expected
+        with self._file.read() as connection:
+            journal = _journal_mode(connection)
+        found: list[Ailment] = []
+        if journal != "wal":
+            found.append(
+                Ailment(
+                    "journal_mode",
+                    f"journal_mode is {journal}: readers and the writer block each other",
+                    "run `jobctl init`, which sets it to wal",
+                )
+            )
+        if self._synchronous == "OFF":
+            found.append(
+                Ailment(
+                    "not_durable",
+                    "synchronous is OFF: a loss of power can damage the whole file",
+                    "set synchronous to FULL, or to NORMAL for a window",
+                )
+            )
+        return found
+
+    def clock(self) -> None:
+        """As `Diagnosis.clock`: it is that of this process."""
 
     @property
     def dialect(self) -> Dialect:

@@ -15,6 +15,7 @@ from jobcontract.cli import (
     backends,
     config,
     dead,
+    doctor,
     init,
     jobs,
     plugins,
@@ -181,6 +182,7 @@ for _command in (
     dead.dead,
     queues.queues,
     prune.prune,
+    doctor.doctor,
     backends.backends,
     config.config,
 ):

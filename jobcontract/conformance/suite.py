@@ -13,6 +13,7 @@ from jobcontract.conformance.chapter import Chapter
 from jobcontract.conformance.claim import ClaimChapter
 from jobcontract.conformance.concurrency import ConcurrencyChapter
 from jobcontract.conformance.decode import DecodeChapter
+from jobcontract.conformance.diagnosis import DiagnosisChapter
 from jobcontract.conformance.hosting import HostingChapter
 from jobcontract.conformance.keys import KeysChapter
 from jobcontract.conformance.lease import LeaseChapter
@@ -55,6 +56,7 @@ CHAPTERS: tuple[type[Chapter], ...] = (
     PruneChapter,
     DecodeChapter,
     BatchesChapter,
+    DiagnosisChapter,
     ConcurrencyChapter,
     OutageChapter,
     StatefulChapter,
@@ -65,6 +67,7 @@ class ConformanceSuite(
     StatefulChapter,
     OutageChapter,
     ConcurrencyChapter,
+    DiagnosisChapter,
     BatchesChapter,
     DecodeChapter,
     PruneChapter,

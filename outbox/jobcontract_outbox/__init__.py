@@ -10,6 +10,5 @@ from __future__ import annotations
 from jobcontract_outbox.driver import OutboxDriver, open_outbox
 from jobcontract_outbox.registering import ORDERING_KEY
 from jobcontract_outbox.relay import Relay, RelayOptions
-from jobcontract_outbox.status import OutboxStatus
 
-__all__ = ["ORDERING_KEY", "OutboxDriver", "OutboxStatus", "Relay", "RelayOptions", "open_outbox"]
+__all__ = ["ORDERING_KEY", "OutboxDriver", "Relay", "RelayOptions", "open_outbox"]

@@ -28,13 +28,14 @@ from jobcontract.cli.output import (
 )
 from jobcontract.cli.parameters import as_duration
 from jobcontract.cli.session import Session, pass_session
+from jobcontract.contract import OutboxStats
 from jobcontract.durations import format_duration
 from jobcontract_outbox.display import pending_words, run_relay, run_relay_once, status_json
 from jobcontract_outbox.ends import Ends, find_ends
 from jobcontract_outbox.parked import ParkedJob, ParkedJobs
 from jobcontract_outbox.relay import Relay, RelayOptions
 from jobcontract_outbox.statements import Statements
-from jobcontract_outbox.status import OutboxStatus, known_targets, read_status
+from jobcontract_outbox.status import known_targets, read_status
 
 Item = TypeVar("Item")
 
@@ -143,9 +144,9 @@ def relay(
 _TARGETS = "jobcontract_outbox.targets"
 
 
-def _statuses(ends: Sequence[Ends], *, strays: bool) -> list[tuple[str, OutboxStatus]]:
+def _statuses(ends: Sequence[Ends], *, strays: bool) -> list[tuple[str, OutboxStats]]:
     """Of each target; with `strays` also of those that the outboxes hold jobs for and nobody publishes to."""
-    found: dict[str, OutboxStatus] = {}
+    found: dict[str, OutboxStats] = {}
     for each in ends:
         opened = each.open()
         with closing(opened.driver):
@@ -184,7 +185,7 @@ _COLUMNS = (
 )
 
 
-def _row(name: str, status: OutboxStatus, *, late: bool) -> list[str | tuple[str, str]]:
+def _row(name: str, status: OutboxStats, *, late: bool) -> list[str | tuple[str, str]]:
     oldest = "" if status.oldest is None else format_duration(status.oldest)
     return [
         name,

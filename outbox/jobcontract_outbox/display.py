@@ -11,11 +11,12 @@ from datetime import timedelta
 
 from jobcontract.cli.escape import one_line
 from jobcontract.cli.output import Column, console_on_stdout, table
+from jobcontract.contract import OutboxStats
 from jobcontract.durations import format_duration
 from jobcontract.errors import StoreError
 from jobcontract_outbox.relay import Relay, TargetLoop
 from jobcontract_outbox.statements import Statements
-from jobcontract_outbox.status import COUNTED, OutboxStatus, read_status
+from jobcontract_outbox.status import COUNTED, read_status
 
 log = logging.getLogger("jobcontract.relay")
 
@@ -85,7 +86,7 @@ class Watch:
         self._seen.append((now, published))
         return (published - before) / max(now - then, 1e-3)
 
-    def status(self) -> OutboxStatus | None:
+    def status(self) -> OutboxStats | None:
         """None where the outbox can't be read now; the loop says why."""
         opened = self._loop.opened
         try:
@@ -94,7 +95,7 @@ class Watch:
             return None
 
 
-def state_of(loop: TargetLoop, status: OutboxStatus | None) -> tuple[str, str]:
+def state_of(loop: TargetLoop, status: OutboxStats | None) -> tuple[str, str]:
     """In words, and the style to show them in."""
     if loop.fault:
         return one_line(loop.fault), "red"
@@ -108,7 +109,7 @@ def pending_words(number: int) -> str:
     return f"{COUNTED:,}+" if number > COUNTED else f"{number:,}"
 
 
-def status_json(name: str, status: OutboxStatus) -> dict[str, object]:
+def status_json(name: str, status: OutboxStats) -> dict[str, object]:
     """For programs. Counts end at 10,001."""
     return {
         "target": name,
@@ -147,7 +148,7 @@ def _show_live(loops: Sequence[TargetLoop]) -> None:
             time.sleep(_REFRESH)
 
 
-def _cells(status: OutboxStatus | None) -> list[str | tuple[str, str]]:
+def _cells(status: OutboxStats | None) -> list[str | tuple[str, str]]:
     if status is None:
         return ["?", "?", "?"]
     return [

@@ -17,12 +17,15 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 
 from jobcontract.contract import (
+    Ailment,
     Cancellation,
     Capabilities,
     ClaimedRecord,
     Deduplication,
+    Diagnosis,
     Dialect,
     Driver,
+    Expectations,
     Failure,
     HostsTables,
     Installation,
@@ -30,6 +33,7 @@ from jobcontract.contract import (
     Lease,
     Located,
     Lookup,
+    OutboxStats,
     Page,
     Pausing,
     Pruning,
@@ -49,12 +53,14 @@ from jobcontract.contract import (
     Verdict,
     side_doors_of,
 )
-from jobcontract.errors import ConfigError, InvalidJob, StoreUnavailable
+from jobcontract.durations import format_duration
+from jobcontract.errors import ConfigError, InvalidJob, StoreError, StoreUnavailable
 from jobcontract.records import Undecodable, from_envelope
 from jobcontract_outbox.instants import read_instant
 from jobcontract_outbox.registering import Registering
 from jobcontract_outbox.schema import Schema
 from jobcontract_outbox.statements import Statements, single
+from jobcontract_outbox.status import COUNTED, read_status
 
 Result = TypeVar("Result")
 
@@ -83,7 +89,9 @@ def open_outbox(target: Driver, host: Driver, target_name: str, host_name: str) 
 
 
 class OutboxDriver:
-    """`Driver` with `Installation`, `JoinsTransactions`, `Cancellation` and `Lookup`."""
+    """`Driver` with `Installation`, `JoinsTransactions`, `Cancellation`, `Lookup`, `ThroughOutbox` and
+    `Diagnosis`.
+    """
 
     def __init__(self, target: Driver, host: Driver, target_name: str, host_name: str) -> None:
         self.target = target
@@ -206,6 +214,54 @@ class OutboxDriver:
             cursor = stored[-1].record.id
         return found[: page.limit]
 
+    # -- Looking after it ------------------------------------------------------------------------------
+
+    def outbox_stats(self) -> OutboxStats:
+        """As `ThroughOutbox.outbox_stats`."""
+        return read_status(self._tables, self.schema, self._statements, self.target_name)
+
+    def diagnose(self, expected: Expectations) -> list[Ailment]:
+        """As `Diagnosis.diagnose`: of the outbox, and of the target. The outbox's database is a backend of
+        its own, and has its own diagnosis.
+        """
+        found = self._ailments(self.outbox_stats(), expected.patience)
+        if isinstance(self.target, Diagnosis):
+            try:
+                found += self.target.diagnose(expected)
+            except StoreUnavailable as error:  # what was found here is the worse for it
+                found.append(Ailment("unreachable", str(error), "start it, or mend the way to it"))
+        return found
+
+    def clock(self) -> datetime | None:
+        """As `Diagnosis.clock`, of the target."""
+        try:
+            return self.target.clock() if isinstance(self.target, Diagnosis) else None
+        except StoreError:  # the diagnosis says so
+            return None
+
+    def _ailments(self, stats: OutboxStats, patience: timedelta) -> list[Ailment]:
+        found: list[Ailment] = []
+        if stats.oldest is not None and stats.oldest > patience:
+            found.append(
+                Ailment(
+                    "outbox",
+                    f"{_many(stats.pending)} jobs wait in the outbox, and the oldest has been due for "
+                    f"{format_duration(timedelta(seconds=round(stats.oldest.total_seconds())))}",
+                    f"run `jobctl relay --target {self.target_name}`; where one runs, its log says what "
+                    f"holds it up",
+                )
+            )
+        if stats.parked:
+            found.append(
+                Ailment(
+                    "parked",
+                    f"{_many(stats.parked)} jobs are parked in the outbox: their target refused them again "
+                    f"and again",
+                    f"`jobctl relay parked list --target {self.target_name}`, then retry or drop them",
+                )
+            )
+        return found
+
     # -- All else: there -------------------------------------------------------------------------------
 
     def claim(self, queues: Sequence[str], limit: int, lease: timedelta) -> list[ClaimedRecord]:
@@ -292,6 +348,10 @@ def _drive(transaction: Transaction, steps: Steps[Result]) -> Result:
             statement = steps.send(transaction.run(statement))
     except StopIteration as end:
         return cast(Result, end.value)
+
+
+def _many(count: int) -> str:
+    return f"more than {COUNTED:,}" if count > COUNTED else f"{count:,}"
 
 
 def _cursor(cursor: str | None) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
-from jobcontract.contract import HostsTables
+from jobcontract.contract import HostsTables, OutboxStats
 from jobcontract_outbox.schema import Schema
 from jobcontract_outbox.statements import Statements, single
 
@@ -13,35 +12,14 @@ COUNTED = 10_000
 """Counting ends here: an outbox that grows must not be made slower by who looks at it."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxStatus:
-    """One target. The counts end at `COUNTED` + 1."""
-
-    oldest: timedelta | None
-    """How long the oldest job that waits has been due, whatever holds it up (parked ones excepted)."""
-    due: int
-    """Due now."""
-    held_up: int
-    """Were due, and wait for another try after a refusal, or behind a job of their ordering key."""
-    scheduled: int
-    """Not due yet."""
-    parked: int
-    """Given up until an operator decides."""
-
-    @property
-    def pending(self) -> int:
-        """What should have been published by now."""
-        return self.due + self.held_up
-
-
-def read_status(host: HostsTables, schema: Schema, statements: Statements, target: str) -> OutboxStatus:
+def read_status(host: HostsTables, schema: Schema, statements: Statements, target: str) -> OutboxStats:
     """Asks the outbox. Bounded work, however many rows there are. Raises `StoreError`."""
     times = 6 if statements.dialect == "postgresql" else 1
     with host.transaction() as transaction:
         schema.check(transaction)
         row = single(transaction, statements("status", *[target] * times))
     seconds, due, held_up, scheduled, parked = row or (None, 0, 0, 0, 0)
-    return OutboxStatus(
+    return OutboxStats(
         oldest=None if seconds is None else timedelta(seconds=max(0.0, seconds)),
         due=due,
         held_up=held_up,

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from jobcontract_outbox import OutboxStatus, Relay, RelayOptions
+from jobcontract_outbox import Relay, RelayOptions
 from jobcontract_outbox.ends import find_ends
 from jobcontract_outbox.statements import Statements
 from jobcontract_outbox.status import read_status
 
 from jobcontract import Backend, Claim, Job, get_backend
 from jobcontract.config import Settings, load_settings
-from jobcontract.contract import HostsTables, Statement
+from jobcontract.contract import HostsTables, OutboxStats, Statement
 
 PATIENCE = 60.0
 
@@ -74,7 +74,7 @@ class Stage:
         relay.run_once()
         return sum(loop.published for loop in relay.loops)
 
-    def status(self, name: str | None = None) -> OutboxStatus:
+    def status(self, name: str | None = None) -> OutboxStats:
         (ends,) = find_ends(self.settings, (name or self.targets[0],))
         opened = ends.open()
         with contextlib.closing(opened.driver):
