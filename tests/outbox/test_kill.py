@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import textwrap
 import time
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 from jobcontract_outbox import ORDERING_KEY
 
@@ -168,7 +166,7 @@ def test_a_relay_survives_the_restart_of_its_database(
         stage.close()
 
 
-def test_an_outbox_that_was_dumped_and_restored_into_a_new_cluster_drains(
+def test_a_database_that_was_dumped_and_restored_into_a_new_cluster_drains(
     make_stage: MakeStage, postgres_programs: Programs, postgres_server: PostgresServer, redis_url: str
 ) -> None:
     database = postgres_server.create_database()
@@ -177,60 +175,20 @@ def test_an_outbox_that_was_dumped_and_restored_into_a_new_cluster_drains(
     old.backend().register_many(made[:50])
     old.publish()
     old.backend().register_many(made[50:])
-    dump = _dump(postgres_server, database)
+    dump = postgres_server.dump(database)
+    old.close()
     with PostgresServer(programs=postgres_programs, fsync=False) as server:
-        new = make_stage(server.url(), redis=redis_url)
-        _restore(server, dump)
+        server.restore(dump)
+        new = make_stage(server.url(), install=False, redis=redis_url)
         assert not new.backend().register(made[0]).created
         assert new.publish() == 50
         late = Job(kind="work")
-        new.backend().register(late)
+        assert new.backend().register(late).created
         assert new.publish() == 1
         claims = drain_until(new.backend(), 101)
         assert sorted(ids(claims)) == sorted([*(job.id for job in made), late.id])
         new.close()
-    old.close()
     postgres_server.drop_database(database)
-
-
-OUTBOX_TABLES = ("outbox_schema", "outbox_targets", "outbox_jobs", "outbox")
-
-
-def _dump(server: PostgresServer, database: str) -> dict[str, bytes]:
-    """The data of the outbox's tables, as pg_dump takes them."""
-    with server.connect(database) as connection:
-        return {table: _copied(connection, table) for table in OUTBOX_TABLES}
-
-
-def _copied(connection: psycopg.Connection, table: str) -> bytes:
-    with connection.cursor().copy(f"COPY jobcontract.{table} TO STDOUT".encode()) as copy:
-        return b"".join(bytes(block) for block in copy)
-
-
-def _restore(server: PostgresServer, dump: dict[str, bytes]) -> None:
-    with server.connect() as connection:
-        for table, content in dump.items():
-            connection.execute(f"TRUNCATE jobcontract.{table}".encode())
-            with connection.cursor().copy(f"COPY jobcontract.{table} FROM STDIN".encode()) as copy:
-                copy.write(content)
-        connection.execute(
-            "SELECT setval('jobcontract.outbox_seq_seq', (SELECT max(seq) FROM jobcontract.outbox))"
-        )
-
-
-def test_open_transactions_elsewhere_delay_nothing(
-    make_stage: MakeStage, postgres_server: PostgresServer, postgres_url: str, redis_url: str
-) -> None:
-    stage = make_stage(postgres_url, redis=redis_url)
-    with contextlib.ExitStack() as stack:
-        for url in (postgres_url, postgres_server.url()):
-            connection = stack.enter_context(psycopg.connect(url))
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            connection.execute("SELECT pg_current_xact_id()")
-        made = jobs(10)
-        stage.backend().register_many(made)
-        assert stage.publish() == 10
-        assert len(drain_until(stage.backend(), 10)) == 10
 
 
 def test_what_a_killed_relay_had_leased_goes_when_the_lease_has_run_out(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import time
 from collections.abc import Generator
 
 import pytest
@@ -11,6 +13,7 @@ from jobcontract_rabbitmq.topology import Address, Topology
 from jobcontract import Job, State, StoreUnavailable
 from tests.outbox.conftest import MakeStage
 from tests.outbox.stage import Stage, drain, drain_until, ids, jobs, until
+from tests.servers.binaries import Programs
 from tests.servers.proxy import Proxy
 from tests.servers.rabbitmq import RabbitServer
 
@@ -50,6 +53,55 @@ def test_an_outage_burns_no_attempt_and_loses_no_job(stage: Stage, rabbit_proxy:
     until(lambda: stage.status().pending == 0)
     assert loop.fault == ""
     assert stage.status().parked == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_broker_that_is_down_for_a_minute_costs_nothing_but_the_minute(
+    make_stage: MakeStage, postgres_url: str, rabbitmq_programs: Programs
+) -> None:
+    with RabbitServer(programs=rabbitmq_programs) as server:
+        stage = make_stage(postgres_url, rabbitmq=f"{server.url()}?priority_levels=1")
+        relay = stage.relay(attempts=1)
+        (loop,) = relay.loops
+        relay.start()
+        first = jobs(100)
+        stage.backend().register_many(first)
+        until(lambda: stage.status().pending == 0)
+        server.flush_metadata()
+        server.stop()
+        made = jobs(10_000)
+        stage.backend().register_many(made)
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            assert untouched(stage)
+            assert stage.status().pending == 10_000
+            time.sleep(1)
+        assert loop.fault
+        server.start()
+        until(lambda: stage.status().pending == 0)
+        messages = _messages(server, len(first) + len(made))
+        assert all(envelope["id"] == message_id for message_id, envelope in messages)
+        assert sorted(message_id for message_id, _ in messages) == sorted(
+            str(job.id) for job in (*first, *made)
+        ), "a job is missing, or was published twice"
+        stage.close()
+
+
+def _messages(server: RabbitServer, count: int) -> list[tuple[str, dict[str, object]]]:
+    """The message id and the body of each message of the default queue, which has at least so many."""
+    found: list[tuple[str, dict[str, object]]] = []
+    with contextlib.closing(server.connect()) as connection:
+        channel = connection.channel()
+        for _, properties, body in channel.consume(queue_of("default"), auto_ack=True, inactivity_timeout=5):
+            if properties is None:
+                break
+            found.append((properties.message_id, json.loads(body)))
+            if len(found) >= count:
+                connection.process_data_events(time_limit=1)  # whether there are more
+                found += [("one too many", {})] * channel.get_waiting_message_count()
+                break
+    return found
 
 
 def test_each_message_has_the_id_of_its_job(

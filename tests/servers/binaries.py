@@ -108,7 +108,7 @@ class _Recipe:
 _RECIPES: Mapping[Service, _Recipe] = {
     Service.POSTGRES: _Recipe(
         "PostgreSQL",
-        {"postgres": ["postgres"], "initdb": ["initdb"]},
+        {name: [name] for name in ("postgres", "initdb", "pg_dump")},
         ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"],
     ),
     Service.REDIS: _Recipe(

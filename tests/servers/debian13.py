@@ -35,6 +35,7 @@ _PATHS: Mapping[Service, Mapping[str, str]] = {
     Service.POSTGRES: {
         "postgres": "/usr/lib/postgresql/17/bin/postgres",
         "initdb": "/usr/lib/postgresql/17/bin/initdb",
+        "pg_dump": "/usr/lib/postgresql/17/bin/pg_dump",
     },
     Service.REDIS: {"server": "/usr/bin/redis-server"},
     Service.RABBITMQ: {

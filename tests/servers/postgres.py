@@ -190,6 +190,26 @@ class PostgresServer(Server):
                 sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
             )
 
+    def dump(self, database: str) -> str:
+        """A database as pg_dump writes it: SQL that `restore` takes."""
+        options = ["--inserts", "--rows-per-insert=500", f"--username={self.user}", f"--dbname={database}"]
+        if self.programs.image is not None:
+            return container.execute(self._container, "pg_dump", *options)
+        return self.programs.run(
+            "pg_dump",
+            *(f"--host={self.host}", f"--port={self.port}", *options),
+            directory=self.directory,
+            user=self._account,
+            environment={"PGPASSWORD": self.password},
+        )
+
+    def restore(self, dump: str, database: str = "postgres") -> None:
+        """Fill an empty database with what `dump` gave."""
+        # Newer versions write commands for psql around it.
+        statements = "\n".join(line for line in dump.splitlines() if not line.startswith("\\"))
+        with self.connect(database) as connection:
+            connection.execute(statements.encode())
+
     def execute(self, statement: LiteralString, database: str = "postgres") -> list[tuple[object, ...]]:
         """Run one statement as the superuser and return its rows."""
         with self.connect(database) as connection:
