@@ -686,8 +686,14 @@ class StoredJob(NamedTuple):
     """How many of the attempts do not count against max_attempts. Of a done job a store may say 0."""
 
 
+COUNTED_UP_TO = 100_000
+"""Where a store that counts by reading may stop: then a number of `QueueStats` is one more than this."""
+
+
 class QueueStats(NamedTuple):
-    """One queue in numbers, as the store's clock sees it."""
+    """One queue in numbers, as the store's clock sees it. Ready, scheduled, dead and cancelled jobs may be
+    counted up to `COUNTED_UP_TO` only.
+    """
 
     queue: str
     ready: int
@@ -704,6 +710,10 @@ class QueueStats(NamedTuple):
     oldest_ready: timedelta | None
     """How long the job that is due the longest has been due."""
     paused: bool
+    done_per_second: float | None = None
+    """How many jobs were completed per second lately (in the last ten seconds, say); None where the store
+    does not know. Where it has `done`, two looks tell.
+    """
 
 
 @runtime_checkable
@@ -725,7 +735,8 @@ class Statistics(Protocol):
 
     def stats(self) -> list[QueueStats]:
         """Every queue that is paused or has jobs, by name. A store that does not count done jobs leaves out a
-        queue that has no others.
+        queue that has no others, or had none a while ago. Workers are not slowed by it, however much there
+        is.
         """
         ...
 

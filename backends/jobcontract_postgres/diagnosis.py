@@ -59,7 +59,9 @@ class Diagnosing:
     def _about_indexes(self, connection: Connection) -> Iterator[Ailment]:
         names = texts(index.name for index in indexes())
         broken = connection.execute(query(self._statements.index_state), (names,)).fetchall()
-        for name, exists in broken:
+        for name, exists, is_being_built in broken:
+            if is_being_built:
+                continue
             yield Ailment(
                 "index",
                 f"the index {name} is {'not valid: its build was interrupted' if exists else 'missing'}",

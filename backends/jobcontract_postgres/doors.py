@@ -48,8 +48,8 @@ class OperatorDoors:
         return [_stored_job(row) for row in self.sessions.run(statement, parameters)]
 
     def stats(self) -> list[QueueStats]:
-        """As `Statistics.stats`. Reads the live and the dead jobs from end to end; the history is not
-        counted.
+        """As `Statistics.stats`. Bounded work; of the history, only what ended in the last ten seconds is
+        read.
         """
         return [_queue_stats(row) for row in self.sessions.run(self.statements.stats, ())]
 
@@ -90,7 +90,7 @@ def _sorted_ids(job_ids: Sequence[str]) -> str:
 
 
 def _queue_stats(row: Row) -> QueueStats:
-    queue, ready, scheduled, running, expired, dead, cancelled, oldest_ready, paused = row
+    queue, ready, scheduled, running, expired, dead, cancelled, oldest_ready, done_per_second, paused = row
     return QueueStats(
         queue=queue,
         ready=ready,
@@ -102,6 +102,7 @@ def _queue_stats(row: Row) -> QueueStats:
         cancelled=cancelled,
         oldest_ready=None if oldest_ready is None else timedelta(seconds=oldest_ready),
         paused=paused,
+        done_per_second=done_per_second,
     )
 
 

@@ -5,7 +5,7 @@ fit.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
@@ -16,6 +16,7 @@ from psycopg import errors
 from jobcontract.contract import Step
 from jobcontract.errors import InstallationError
 from jobcontract_postgres.connection import Connection
+from jobcontract_postgres.indexes import Builder, Index, without
 from jobcontract_postgres.statements import Statements, query, quote
 
 DAYS_AHEAD = 2
@@ -42,7 +43,20 @@ def migrations() -> list[Migration]:
 
 
 VERSION = migrations()[-1].number
-"""The schema that this code works with."""
+"""The schema that this code brings."""
+OLDEST_SCHEMA = 1
+"""The oldest one that this code works with: an older one needs `jobctl init` first. Raise it with a migration
+that statements of this code rely on."""
+_OLDEST_CODE = re.compile(r"^-- Oldest code that works with this: (\d+)$", re.MULTILINE)
+
+
+class Installed(NamedTuple):
+    """What stands in the table of versions."""
+
+    version: int
+    oldest_code: int
+    """The lowest `VERSION` of code that may work with it."""
+
 
 _CREATE_VERSIONS = """\
 CREATE SCHEMA IF NOT EXISTS {schema};
@@ -61,44 +75,73 @@ class Schema:
         self._statements = statements
         self._name = statements.schema
         self._quoted = quote(statements.schema)
+        self._builder = Builder(statements)
 
-    def check(self, version: int | None, where: str) -> None:
-        """Raise `InstallationError` unless a schema of `version` (None: there is none) fits this code."""
+    def check(self, installed: Installed | None, where: str) -> None:
+        """Raise `InstallationError` unless this code can work with what is `installed` (None: nothing is).
+
+        Code and schema of two neighbouring versions may work together, so that either can be upgraded first,
+        under load: a migration says what it still puts up with, and the code what it needs.
+        """
         name = f"the schema {self._name!r} of {where}"
-        if version is None:
+        if installed is None:
             raise InstallationError(f"{name} does not hold a jobcontract installation; run `jobctl init`")
-        if version < VERSION:
+        if installed.version < OLDEST_SCHEMA:
             raise InstallationError(
-                f"{name} has version {version} and this jobcontract needs {VERSION}; run `jobctl init`"
+                f"{name} has version {installed.version} and this jobcontract needs {OLDEST_SCHEMA}; "
+                "run `jobctl init`"
             )
-        if version > VERSION:
+        if installed.oldest_code > VERSION:
             raise InstallationError(
-                f"{name} has version {version}, and this jobcontract knows {VERSION}; "
+                f"{name} has version {installed.version}, and this jobcontract knows {VERSION}; "
                 "upgrade the package jobcontract"
             )
 
+    def read_installed(self, connection: Connection) -> Installed | None:
+        """What is installed; None when nothing is."""
+        # Not by to_regclass, which may remember, within a transaction, that the table was not there before.
+        found = connection.execute(
+            "SELECT FROM pg_class JOIN pg_namespace AS schema ON schema.oid = relnamespace"
+            " WHERE nspname = %s AND relname = 'schema_version'",
+            (self._name,),
+        ).fetchone()
+        if found is None:
+            return None
+        # By way of JSON, for the first version of the table has no such column. Where nothing is said, only
+        # code
+        # that knows the migration works with it.
+        row = connection.execute(
+            query(
+                "SELECT max(version), max(coalesce((to_json(each) ->> 'oldest_code')::integer, version))"
+                f" FROM {self._quoted}.schema_version AS each"
+            )
+        ).fetchone()
+        return Installed(row[0], row[1]) if row and row[0] is not None else None
+
     def read_version(self, connection: Connection) -> int | None:
         """The version of the installed schema; None when there is none."""
-        found = connection.execute(
-            "SELECT to_regclass(%s) IS NOT NULL", (f"{self._quoted}.schema_version",)
-        ).fetchone()
-        if not found or not found[0]:
-            return None
-        row = connection.execute(query(f"SELECT max(version) FROM {self._quoted}.schema_version")).fetchone()
-        return row[0] if row else None
+        installed = self.read_installed(connection)
+        return None if installed is None else installed.version
 
     def install(self, connection: Connection, where: str, *, dry_run: bool) -> list[Step]:
         """Bring the schema to `VERSION` and make the partitions of the next days: what was done, or would."""
         if not dry_run:
-            steps = list(self._migrate(connection, where))
+            steps = [*self._migrate(connection, where), *self._builder.repair(connection)]
             # If it can't be now, the safety net takes what ends meanwhile, and housekeeping tries again.
             with suppress(errors.LockNotAvailable):
                 steps += self.make_partitions(connection)
             return steps
-        version = self.read_version(connection)
-        if version is not None and version > VERSION:
-            self.check(version, where)
-        steps = self._pending(version)
+        installed = self.read_installed(connection)
+        version = None if installed is None else installed.version
+        if installed is not None and installed.version > VERSION:
+            self.check(installed, where)
+            return []
+        steps = self._pending(connection, version, fresh=version is None)
+        if version is not None:
+            broken = [
+                step for index in self._builder.broken(connection) for step in self._builder.steps(index)
+            ]
+            steps = broken + steps
         days = _days_from(self._today(connection)) if version is None else self.missing_days(connection)
         return steps + [self._partition(day) for day in days]
 
@@ -133,36 +176,48 @@ class Schema:
             connection.execute(query(f"DROP TABLE IF EXISTS {self._quoted}.{quote(name)}"))
 
     def _migrate(self, connection: Connection, where: str) -> Iterator[Step]:
+        fresh = self.read_version(connection) is None  # then no table can be in use
         while True:
             # One transaction each, so that a failing migration leaves those before it. The version is read
             # again under the lock: another process may have been faster.
+            installed = self.read_installed(connection)
+            if installed is not None and installed.version > VERSION:
+                self.check(installed, where)
+                return
+            if installed is not None and not fresh and (ahead := self._unapplied(installed.version)):
+                # Before the transaction, in which an index could only be built behind a lock.
+                on_old_tables = self._builder.on_existing_tables(connection, ahead[0].file_name)
+                yield from self._builder.repair(connection, on_old_tables)
             with self._locked(connection):
-                version = self.read_version(connection)
-                if version is not None and version > VERSION:
-                    self.check(version, where)
-                pending = self._pending(version)
+                pending = self._pending(connection, self.read_version(connection), fresh=fresh)
                 if not pending:
                     return
                 step = pending[0]
                 connection.execute(query(step.statements))
             yield step
 
-    def _pending(self, version: int | None) -> list[Step]:
-        pending = [each for each in migrations() if each.number > (version or 0)]
-        steps = [Step(f"{each.number:03} {each.title}", self._statements_of(each)) for each in pending]
+    def _unapplied(self, version: int | None) -> list[Migration]:
+        return [each for each in migrations() if each.number > (version or 0)]
+
+    def _pending(self, connection: Connection, version: int | None, *, fresh: bool) -> list[Step]:
+        steps: list[Step] = []
+        for each in self._unapplied(version):
+            apart = [] if fresh else self._builder.on_existing_tables(connection, each.file_name)
+            steps.append(Step(f"{each.number:03} {each.title}", self._statements_of(each, apart)))
         if version is None and steps:
             steps[0] = Step(
                 steps[0].title, _CREATE_VERSIONS.replace("{schema}", self._quoted) + steps[0].statements
             )
         return steps
 
-    def _statements_of(self, migration: Migration) -> str:
+    def _statements_of(self, migration: Migration, built_apart: Sequence[Index]) -> str:
         # With its mark, so that what `init --dry-run` prints is all there is to run.
-        return (
-            f"{self._statements.migration(migration.file_name).rstrip()}\n\n"
-            f"INSERT INTO {self._quoted}.schema_version (version, title) "
-            f"VALUES ({migration.number}, '{migration.title}');\n"
-        )
+        text = self._statements.fill(without(self._statements.migration(migration.file_name), built_apart))
+        mark = f"{migration.number}, '{migration.title}'"
+        columns = "version, title"
+        if match := _OLDEST_CODE.search(text):
+            mark, columns = f"{mark}, {match[1]}", f"{columns}, oldest_code"
+        return f"{text.rstrip()}\n\nINSERT INTO {self._quoted}.schema_version ({columns}) VALUES ({mark});\n"
 
     @contextmanager
     def _locked(self, connection: Connection) -> Generator[None]:

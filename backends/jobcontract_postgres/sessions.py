@@ -57,7 +57,7 @@ class Sessions:
             try:
                 self.set_up(connection)
                 if checked and not self._fits:
-                    self._schema.check(self._schema.read_version(connection), self._server.where)
+                    self._schema.check(self._schema.read_installed(connection), self._server.where)
                     self._fits = True
                 yield connection
             finally:

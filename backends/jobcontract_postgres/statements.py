@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from psycopg import sql
 
-_PLACE = re.compile(r"\{(schema|channel|history|wake)\}")
+_PLACE = re.compile(r"\{(schema|name|channel|history|wake)\}")
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _MAX_IDENTIFIER_BYTES = 63
 
@@ -62,10 +62,15 @@ class Statements:
         self.vacuum_state = self._verb("vacuum_state")
         self.connections_left = self._verb("connections_left")
         self.index_state = self._verb("index_state")
+        self.partitions_without = self._verb("partitions_without")
 
     def migration(self, file_name: str) -> str:
-        """The DDL of ``schema/<file_name>``, comments kept: it is shown to people. Run without parameters."""
-        return _text("schema", file_name).replace("{schema}", quote(self.schema))
+        """The DDL of ``schema/<file_name>`` as it is written, for `fill`."""
+        return _text("schema", file_name)
+
+    def fill(self, migration: str) -> str:
+        """`migration` for this installation, comments kept: it is shown to people. Run without parameters."""
+        return migration.replace("{schema}", quote(self.schema))
 
     def prune_rest(self) -> str:
         """`prune`, of the history's safety net instead of all of it."""
@@ -84,6 +89,7 @@ class Statements:
         # Statements take parameters, so a percent sign in a name must be doubled.
         values = {
             "schema": quote(self.schema).replace("%", "%%"),
+            "name": sql.Literal(self.schema).as_string().replace("%", "%%"),
             "channel": sql.Literal(self.channel).as_string().replace("%", "%%"),
             "history": quote(history),
         }

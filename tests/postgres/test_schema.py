@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
-from jobcontract_postgres.schema import VERSION
+from jobcontract_postgres.schema import OLDEST_SCHEMA, VERSION
 from jobcontract_postgres.statements import channel_name
 from psycopg import sql
 
@@ -212,7 +212,7 @@ def test_an_older_schema_names_the_command_that_upgrades_it(
 ) -> None:
     connection.execute(store.sql("UPDATE OURS.schema_version SET version = version - %s"), (VERSION,))
     with pytest.raises(
-        StoreError, match=f"has version 0 and this jobcontract needs {VERSION}; run `jobctl init`"
+        StoreError, match=f"has version 0 and this jobcontract needs {OLDEST_SCHEMA}; run `jobctl init`"
     ):
         verb(store)
 

@@ -1,34 +1,95 @@
--- Each queue in numbers: (queue, ready, scheduled, running, expired, dead, cancelled, how long the first has been due, paused).
--- Reads the live and the dead jobs; the history is not counted.
-WITH clock AS MATERIALIZED (
+-- Each queue in numbers: (queue, ready, scheduled, running, expired, dead, cancelled, how long the first has been due, done per
+-- second, paused).
+-- Bounded work, whatever is in the tables: a jump along the index from queue to queue, ranges that are counted up to 100,001, all of
+-- what runs, and the jobs that ended in the last ten seconds (at most 100,000, and then over the shorter time).
+WITH RECURSIVE clock AS MATERIALIZED (
     SELECT clock_timestamp() AS time
-), live AS (
-    SELECT queue,
-           count(*) FILTER (WHERE state = 'ready' AND run_at <= time) AS ready,
-           count(*) FILTER (WHERE state = 'ready' AND run_at > time) AS scheduled,
-           count(*) FILTER (WHERE state = 'running') AS running,
-           count(*) FILTER (WHERE state = 'running' AND lease_until <= time) AS expired,
-           min(run_at) FILTER (WHERE state = 'ready' AND run_at <= time) AS first_due
+), waiting_queue (queue) AS (
+    (SELECT queue FROM {schema}.live_jobs WHERE state = 'ready' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT queue FROM {schema}.live_jobs AS job
+        WHERE job.state = 'ready' AND job.queue > waiting_queue.queue ORDER BY queue LIMIT 1
+    )
+    FROM waiting_queue
+    WHERE queue IS NOT NULL
+), waiting AS (
+    SELECT waiting_queue.queue, sum(due.count) AS ready, sum(later.count) AS scheduled, min(due.first) AS first_due
+    FROM clock
+    CROSS JOIN waiting_queue
+    CROSS JOIN generate_series(0, 9) AS level (priority)
+    CROSS JOIN LATERAL (
+        SELECT count(*), min(run_at) AS first
+        FROM (
+            SELECT run_at FROM {schema}.live_jobs AS job
+            WHERE job.state = 'ready' AND job.queue = waiting_queue.queue AND job.priority = level.priority
+              AND job.run_at <= clock.time
+            ORDER BY run_at
+            LIMIT 100001
+        ) AS job
+    ) AS due
+    CROSS JOIN LATERAL (
+        SELECT count(*)
+        FROM (
+            SELECT FROM {schema}.live_jobs AS job
+            WHERE job.state = 'ready' AND job.queue = waiting_queue.queue AND job.priority = level.priority
+              AND job.run_at > clock.time
+            LIMIT 100001
+        ) AS job
+    ) AS later
+    WHERE waiting_queue.queue IS NOT NULL
+    GROUP BY waiting_queue.queue
+), running AS (
+    SELECT queue, count(*) AS running, count(*) FILTER (WHERE lease_until <= time) AS expired
     FROM {schema}.live_jobs, clock
+    WHERE state = 'running'
     GROUP BY queue
+), ended_queue (queue) AS (
+    (SELECT queue FROM {schema}.dead_jobs ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT queue FROM {schema}.dead_jobs AS job WHERE job.queue > ended_queue.queue ORDER BY queue LIMIT 1)
+    FROM ended_queue
+    WHERE queue IS NOT NULL
 ), ended AS (
     SELECT queue,
-           count(*) FILTER (WHERE state = 'dead') AS dead,
-           count(*) FILTER (WHERE state = 'cancelled') AS cancelled
-    FROM {schema}.dead_jobs
+           (SELECT count(*) FROM (
+               SELECT FROM {schema}.dead_jobs AS job WHERE job.queue = ended_queue.queue AND state = 'dead' LIMIT 100001
+           ) AS job) AS dead,
+           (SELECT count(*) FROM (
+               SELECT FROM {schema}.dead_jobs AS job WHERE job.queue = ended_queue.queue AND state = 'cancelled' LIMIT 100001
+           ) AS job) AS cancelled
+    FROM ended_queue
+    WHERE queue IS NOT NULL
+), latest AS MATERIALIZED (
+    SELECT queue, finished_at
+    FROM {schema}.done_jobs
+    WHERE finished_at > statement_timestamp() - interval '10 s'
+    ORDER BY finished_at DESC
+    LIMIT 100000
+), done AS (
+    SELECT queue,
+           count(*) / CASE
+               WHEN (SELECT count(*) FROM latest) < 100000 THEN 10
+               ELSE greatest(extract(epoch FROM (SELECT max(finished_at) - min(finished_at) FROM latest))::float8, 0.001)
+           END AS per_second
+    FROM latest
     GROUP BY queue
 ), paused AS (
     SELECT name AS queue FROM {schema}.queues WHERE paused
 ), known AS (
-    SELECT queue FROM live UNION SELECT queue FROM ended UNION SELECT queue FROM paused
+    SELECT queue FROM waiting UNION SELECT queue FROM running UNION SELECT queue FROM ended UNION SELECT queue FROM done
+    UNION SELECT queue FROM paused
 )
 SELECT known.queue,
-       coalesce(ready, 0), coalesce(scheduled, 0), coalesce(running, 0), coalesce(expired, 0), coalesce(dead, 0),
-       coalesce(cancelled, 0),
+       least(coalesce(ready, 0), 100001)::integer, least(coalesce(scheduled, 0), 100001)::integer,
+       coalesce(running, 0), coalesce(expired, 0), coalesce(dead, 0), coalesce(cancelled, 0),
        extract(epoch FROM (SELECT time FROM clock) - first_due)::float8,
+       coalesce(per_second, 0)::float8,
        paused.queue IS NOT NULL
 FROM known
-LEFT JOIN live ON live.queue = known.queue
+LEFT JOIN waiting ON waiting.queue = known.queue
+LEFT JOIN running ON running.queue = known.queue
 LEFT JOIN ended ON ended.queue = known.queue
+LEFT JOIN done ON done.queue = known.queue
 LEFT JOIN paused ON paused.queue = known.queue
 ORDER BY known.queue COLLATE "C"

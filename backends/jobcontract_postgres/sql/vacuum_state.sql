@@ -11,5 +11,6 @@ SELECT class.relname::text,
            pg_stat_get_last_vacuum_time(class.oid), pg_stat_get_last_autovacuum_time(class.oid)
        ))::float8
 FROM pg_class AS class
-WHERE class.oid IN ('{schema}.live_jobs'::regclass, '{schema}.dead_jobs'::regclass, '{schema}.job_keys'::regclass)
+JOIN pg_namespace AS schema ON schema.oid = class.relnamespace
+WHERE schema.nspname = {name} AND class.relname IN ('live_jobs', 'dead_jobs', 'job_keys')
 ORDER BY 1
