@@ -105,7 +105,7 @@ class Bench:
         self._rabbit = rabbit
         file = folder / "jobcontract.toml"
         file.write_text(
-            f'[backends.postgres]\nurl = "{postgres.url()}"\n'
+            f'[backends.postgres]\nurl = "{postgres.url()}?timeout=60"\n'
             f'[backends.redis]\nurl = "{redis_server.url()}"\noutbox = "postgres"\n'
             f'[backends.rabbitmq]\nurl = "{rabbit.url()}"\noutbox = "postgres"\n'
         )

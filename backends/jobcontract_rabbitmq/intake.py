@@ -145,7 +145,7 @@ class Intake:
             if any(silent.values()) or any(tap.buffer for tap in taps):
                 return True
             share = self._spare_allowance() // len(silent) if silent else 0
-            if share:
+            if share > 0:
                 await all_of(tap.listen(share) for tap in silent)
                 self._sweep_soon()
             return any(tap.buffer for tap in taps)

@@ -15,7 +15,7 @@ from jobcontract.config import Settings
 
 Result = TypeVar("Result")
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds to wait for what has to happen."""
 NOTHING = timedelta()
 SECOND = timedelta(seconds=1)

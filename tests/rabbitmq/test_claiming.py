@@ -88,6 +88,26 @@ def test_one_free_hand_takes_one_job_however_many_priorities_come_at_once(
     assert len({claim.job.id for claim in [first, *claims]}) == 9
 
 
+def test_a_queue_that_came_back_is_heard_while_the_other_priorities_have_all_the_credit(
+    rabbitmq_server: RabbitServer, vhost: str, store: Backend, other: Backend
+) -> None:
+    assert store.claim(limit=10) == []
+    assert not store.wait(timeout=timedelta(milliseconds=50))  # a share for each priority
+    other.register_many(jobs(10))
+    store.complete_many(claim_all(store, 10))  # now priority 0 has credit for ten beside them
+    woken: list[bool] = []
+    waiter = threading.Thread(target=lambda: woken.append(store.wait(timeout=timedelta(seconds=60))))
+    waiter.start()
+    connection = rabbitmq_server.connect(vhost)
+    connection.channel().queue_delete("jobcontract.v1.ready.default.1")
+    connection.close()
+    other.install()
+    other.register(Job(kind="work", priority=1))
+    waiter.join()
+    assert woken == [True]
+    assert claim_one(store).job.priority == 1
+
+
 def test_two_idle_workers_share_what_comes(store: Backend, other: Backend) -> None:
     for backend in (store, other):
         backend.claim(limit=2)

@@ -271,7 +271,7 @@ def cluster_url(cluster: RabbitCluster, first: int) -> str:
     return f"{head}@{addresses}/{tail.partition('/')[2]}"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(240, func_only=True)  # starting three nodes has deadlines of its own
 def test_a_cluster_that_loses_a_node_under_load_loses_no_job(cluster: RabbitCluster) -> None:
     """The one that everybody is connected to, which led the queues that it declared."""
     opened(cluster_url(cluster, 1)).close()
