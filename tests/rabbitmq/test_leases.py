@@ -6,12 +6,16 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
+import pika
+import pika.frame
+import pika.spec
 import pytest
 
 from jobcontract import Backend, Claim, Job, JobStatus, LeaseLost
 from jobcontract.contract import ConnectionLease
 from tests.rabbitmq.stores import NOTHING, claim_all, claim_one, connect, driver_of, jobs, opened, until
 from tests.servers.binaries import Programs
+from tests.servers.proxy import Proxy
 from tests.servers.rabbitmq import RabbitServer
 
 SETTLE: dict[str, Callable[[Backend, Claim], object]] = {
@@ -137,6 +141,48 @@ def test_a_job_that_is_held_too_long_is_lost_and_others_are_not(impatient: Rabbi
         again = claim_one(backend)
         assert (again.job.id, again.attempt) == (held.job.id, 2)
         backend.complete(again)
+
+
+def test_a_consumer_that_the_server_cancels_loses_what_it_held_and_nothing_else(
+    rabbitmq_server: RabbitServer, vhost: str, other: Backend
+) -> None:
+    """How consumer_timeout shows from RabbitMQ 4.3 on: the jobs go back, and the channel stays open.
+
+    Older servers don't do that, so a proxy does it in their name: it tells the client of the end, and has
+    the server end the consumer and take the job back.
+    """
+    with (
+        Proxy(rabbitmq_server.address) as proxy,
+        connect(rabbitmq_server.url(vhost, host=proxy.host, port=proxy.port)) as store,
+    ):
+        other.register(Job(kind="long"))
+        held = claim_one(store)
+        consumer, channel = until(
+            lambda: consumer_of(rabbitmq_server, vhost, "default"), "the server shows no consumer"
+        )
+        other.register(Job(kind="short"))
+        kept = claim_one(store)
+        cancel = pika.frame.Method(channel, pika.spec.Basic.Cancel(consumer, nowait=True)).marshal()
+        returned = pika.frame.Method(channel, pika.spec.Basic.Nack(1, requeue=True)).marshal()
+        proxy.inject(to_client=cancel, to_server=cancel + returned)
+        until(lambda: not store.extend_many([held])[0].applied, "the lease outlived its consumer")
+        with pytest.raises(LeaseLost):
+            store.complete(held)
+        assert store.extend_many([kept])[0].applied
+        again = claim_one(store)
+        assert (again.job.id, again.attempt) == (held.job.id, 2)
+        assert all(verdict.applied for verdict in store.complete_many([kept, again]))
+    assert other.claim() == [], "a completion was not heard"
+
+
+def consumer_of(server: RabbitServer, vhost: str, queue: str) -> tuple[str, int] | None:
+    """The tag of the one consumer of the jobs of priority 0, and the number of its channel."""
+    found = [
+        (each["consumer_tag"], each["channel_details"]["number"])
+        for each in server.api("GET", f"/consumers/{vhost}")
+        if each["queue"]["name"] == f"jobcontract.v1.ready.{queue}.0"
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def test_attempts_that_end_by_time_are_spent(impatient: RabbitServer) -> None:

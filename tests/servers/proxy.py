@@ -190,6 +190,12 @@ class Proxy:
         """
         return self._arm(Cut(When.BEFORE_REPLY, request, reply))
 
+    def inject(self, *, to_client: bytes = b"", to_server: bytes = b"") -> None:
+        """Say something in the other end's name, on each present connection. For protocols in which nothing
+        is half said between two messages: the caller knows that it is quiet.
+        """
+        self._call(self._inject(to_client, to_server))
+
     # -- state ----------------------------------------------------------------------------------------------
 
     @property
@@ -253,6 +259,11 @@ class Proxy:
 
         self._call(arm())
         return cut
+
+    async def _inject(self, to_client: bytes, to_server: bytes) -> None:
+        for link in self._links:
+            await self._loop.sock_sendall(link.client, to_client)
+            await self._loop.sock_sendall(link.server, to_server)
 
     async def _pass_all(self) -> None:
         self._delay = 0.0

@@ -95,6 +95,14 @@ def test_passes_the_end_of_a_stream_and_still_the_answer(proxy: Proxy) -> None:
     proxy.await_connections(0)
 
 
+def test_speaks_in_the_other_ends_name(proxy: Proxy, echo: Echo) -> None:
+    with connect(proxy) as client:
+        ask(client, b"a\n")
+        proxy.inject(to_client=b"b\n", to_server=b"c\n")
+        assert receive(client, 4) == b"b\nc\n"
+    assert echo.lines == [b"a\n", b"c\n"]
+
+
 def test_counts_connections(proxy: Proxy) -> None:
     with connect(proxy) as first, connect(proxy) as second:
         ask(first, b"a\n")
