@@ -218,6 +218,12 @@ class Facts:
         return dict(found)
 
     @cached_property
+    def business(self) -> set[str] | None:
+        """The jobs whose producer's own row is in its database at the end; None when nobody looked."""
+        noted = self.history.of("business")
+        return {job_id for by in noted for job_id in by.asked["ids"]} if noted else None
+
+    @cached_property
     def expected(self) -> dict[str, str]:
         """What has to become of the odd jobs: "dead", or "stays" ready."""
         return {job_id: fate for by in self.history.of("expect") for job_id, fate in by.asked["jobs"].items()}

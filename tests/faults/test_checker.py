@@ -88,6 +88,19 @@ def rolled_back_but_holds_its_key(story: Story) -> None:
     story.final(j="done")
 
 
+def committed_without_its_row(story: Story) -> None:
+    story.register("j", intends="commit", outcome=Outcome.UNKNOWN)
+    story.finish("j")
+    story.final(j="done")
+    story.tell("business", {"ids": []}, by="runner")
+
+
+def row_without_its_job(story: Story) -> None:
+    story.register("j", intends="commit")
+    story.final()
+    story.tell("business", {"ids": ["j"]}, by="runner")
+
+
 def overlapping(story: Story) -> None:
     story.register("j")
     story.claim("j")
@@ -300,6 +313,8 @@ PLANTED = [
     Planted(2, rolled_back_but_claimed, "j", "and was claimed", ("transaction", "claim")),
     Planted(2, rolled_back_but_there, "j", "is ready at the end", ("transaction", "final")),
     Planted(2, rolled_back_but_holds_its_key, "j", "holds its key", ("transaction", "register")),
+    Planted(2, committed_without_its_row, "j", "the job is there, and the producer's row", ("transaction",)),
+    Planted(2, row_without_its_job, "j", "the producer's row is there, and the job", ("transaction",)),
     Planted(3, overlapping, "j", "while the lease of attempt 1 was valid", ("claim", "claim")),
     Planted(3, overlapping_an_extension, "j", "while the lease of attempt 1 was valid", ("claim", "claim")),
     Planted(

@@ -75,6 +75,22 @@ def rolled_back(facts: Facts) -> Iterator[Violation]:
         if job_id in facts.holders:
             answered = facts.holders[job_id]
             yield Violation(2, job_id, "was rolled back, and holds its key", (by, answered))
+    yield from _apart(facts)
+
+
+def _apart(facts: Facts) -> Iterator[Violation]:
+    """A job and the row that its producer wrote in the same transaction: both, or none."""
+    if facts.business is None or not (facts.setting.lookup or facts.setting.outbox):
+        return
+    for job_id, times in facts.registered.items():
+        joined = [each for each in times if each.by.verb == "transaction" and each.key is None]
+        if not joined:
+            continue
+        exists, has_row = job_id in facts.leases or job_id in facts.finals, job_id in facts.business
+        if exists != has_row:
+            there, gone = ("the job", "the producer's row") if exists else ("the producer's row", "the job")
+            says = f"{there} is there, and {gone} of the same transaction is not"
+            yield Violation(2, job_id, says, (joined[0].by,))
 
 
 def one_per_key(facts: Facts) -> Iterator[Violation]:

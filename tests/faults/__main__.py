@@ -1,0 +1,85 @@
+"""`python -m tests.faults [SCENARIO...]`: run scenarios, and say which promises they broke."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from tests.faults.laboratory import Laboratory, Report
+from tests.faults.scenarios import SCENARIOS
+
+SHOWN = 20
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(sorted(SCENARIOS)))
+@click.option("--seed", "seeds", multiple=True, type=int, help="Of a run; several are several runs.")
+@click.option("--minutes", type=float, help="Go on with random seeds for so long.")
+@click.option("--jobs", type=int, help="For each producer.")
+@click.option("--rounds", type=int, help="How often each fault has its turn.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Keep histories and logs there.")
+@click.option("--figures", type=click.Path(path_type=Path), help="Write the figures to this file, as JSON.")
+def main(
+    names: tuple[str, ...],
+    seeds: tuple[int, ...],
+    minutes: float | None,
+    jobs: int | None,
+    rounds: int | None,
+    folder: Path | None,
+    figures: Path | None,
+) -> None:
+    """Run SCENARIOs (all of them when none is named). Exits with 1 when a promise was broken."""
+    chosen = names or tuple(SCENARIOS)
+    until = None if minutes is None else time.monotonic() + minutes * 60
+    reports: list[Report] = []
+    waiting = [(name, seed) for seed in (seeds or (1,)) for name in chosen] if until is None else []
+    while waiting or (until is not None and time.monotonic() < until):
+        name, seed = waiting.pop(0) if waiting else (random.choice(chosen), random.randrange(1_000_000))
+        reports.append(_run(name, seed, jobs, rounds, folder))
+    if figures is not None:
+        figures.write_text(json.dumps([report.figures for report in reports], indent=1) + "\n")
+    sys.exit(not all(report.passed for report in reports))
+
+
+def _run(name: str, seed: int, jobs: int | None, rounds: int | None, keep: Path | None) -> Report:
+    from dataclasses import replace
+
+    scenario = SCENARIOS[name]
+    scenario = replace(scenario, jobs=jobs or scenario.jobs, rounds=rounds or scenario.rounds)
+    parent = keep or Path(tempfile.mkdtemp(prefix="jobcontract-faults-"))
+    folder = parent / f"{name}-{seed}"
+    folder.mkdir(parents=True)
+    click.echo(f"{name}, seed {seed}: ", nl=False)
+    report = Laboratory(scenario, seed, folder).run()
+    told = report.figures
+    click.echo(
+        f"{told['acknowledged']} jobs acknowledged, {told['executions']} executions, "
+        f"{sum(report.faults.values())} faults, {told['seconds']} s: "
+        f"{_verdict(report)}"
+    )
+    if report.passed and keep is None:
+        shutil.rmtree(parent)
+    for violation in report.violations[: 3 if report.passed else SHOWN]:
+        click.echo(f"  {violation}")
+    if not report.passed:
+        click.echo(f"  again: python -m tests.faults {name} --seed {seed}; its history: {folder}")
+    return report
+
+
+def _verdict(report: Report) -> str:
+    if not report.violations:
+        return "no violations" if report.passed else "NO violations, and there must be some"
+    broken = ", ".join(map(str, sorted({violation.promise for violation in report.violations})))
+    as_expected = ", as it must" if report.passed else ""
+    return f"{len(report.violations)} violations of promise {broken}{as_expected}"
+
+
+if __name__ == "__main__":
+    main()

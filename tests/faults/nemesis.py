@@ -1,0 +1,214 @@
+"""What goes wrong: each fault is one function, which does it, and undoes it before it returns.
+
+A fault is in the history from its first moment to its last. How long one lasts, and whom it hits, is the
+seed's choice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tests.faults.fleet import Fleet, Member
+from tests.faults.stages import End, SQLiteStage, Stage
+from tests.servers.proxy import Cut, Proxy, When
+
+
+@dataclass(frozen=True)
+class Field:
+    """What a fault can reach."""
+
+    stage: Stage
+    fleet: Fleet
+    chance: random.Random
+
+    def victim(self, role: str) -> Member | None:
+        """One of the processes that are alive."""
+        alive = self.fleet.alive(role)
+        return self.chance.choice(alive) if alive else None
+
+    def end(self) -> End:
+        """One of the servers."""
+        return self.chance.choice(self.stage.ends)
+
+    def lasting(self, shortest: float, longest: float) -> None:
+        """Leave things as they are for a while."""
+        time.sleep(self.chance.uniform(shortest, longest))
+
+
+Fault: TypeAlias = Callable[[Field], None]
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(act: Fault) -> Fault:
+    """Known by its name from now on."""
+    FAULTS[act.__name__.replace("_", " ")] = act
+    return act
+
+
+# -- Processes ---------------------------------------------------------------------------------------------
+
+
+@fault
+def kill_a_worker(field: Field) -> None:
+    """-9, in the middle of whatever it does; another takes its place."""
+    _replace(field, "worker", Member.kill)
+
+
+@fault
+def stop_a_worker(field: Field) -> None:
+    """SIGTERM, and another takes its place: a deployment."""
+    _replace(field, "worker", Member.terminate)
+
+
+@fault
+def freeze_a_worker(field: Field) -> None:
+    """SIGSTOP for longer than its leases: it goes on with jobs that are somebody else's by then."""
+    with _frozen(field, "worker"):
+        field.lasting(field.stage.lease * 1.2, field.stage.lease * 1.6)
+
+
+@fault
+def kill_the_relay(field: Field) -> None:
+    """-9; another takes its place."""
+    _replace(field, "relay", Member.kill)
+
+
+@fault
+def freeze_the_relay(field: Field) -> None:
+    """SIGSTOP with rows that it has taken."""
+    with _frozen(field, "relay"):
+        field.lasting(0.5, 2)
+
+
+@fault
+def kill_a_producer(field: Field) -> None:
+    """-9, in the middle of a transaction perhaps; another takes its place."""
+    _replace(field, "producer", Member.kill)
+
+
+def _replace(field: Field, role: str, end: Callable[[Member], None]) -> None:
+    victim = field.victim(role)
+    if victim is not None:
+        end(victim)
+    field.fleet.spawn(role)
+
+
+@contextlib.contextmanager
+def _frozen(field: Field, role: str) -> Generator[None]:
+    victim = field.victim(role)
+    if victim is None:
+        return
+    victim.pause()
+    try:
+        yield
+    finally:
+        victim.resume()
+
+
+@fault
+def hold_the_write_lock(field: Field) -> None:
+    """Somebody else's transaction in the file of a SQLite store."""
+    assert isinstance(field.stage, SQLiteStage)
+    with contextlib.closing(sqlite3.connect(field.stage.path, timeout=30)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        field.lasting(0.5, 6)
+        connection.rollback()
+
+
+# -- The server --------------------------------------------------------------------------------------------
+
+
+@fault
+def kill_the_server(field: Field) -> None:
+    """-9 to all of its processes, and a new start."""
+    server = field.end().server
+    server.kill()
+    field.lasting(0, 1)
+    server.start()
+
+
+@fault
+def restart_the_server(field: Field) -> None:
+    """As an administrator does."""
+    field.end().server.restart()
+
+
+@fault
+def freeze_the_server(field: Field) -> None:
+    """SIGSTOP: it takes connections, and answers nothing. Longer than the clients' patience, or shorter."""
+    with field.end().server.paused():
+        field.lasting(0.5, 5)
+
+
+@fault
+def throw_out_the_clients(field: Field) -> None:
+    """Every connection is ended by the server."""
+    field.end().throw_out()
+
+
+# -- The network -------------------------------------------------------------------------------------------
+
+
+@fault
+def reset_connections(field: Field) -> None:
+    """RST to both sides of each, again and again."""
+    proxy = field.end().proxy
+    for _ in range(field.chance.randint(1, 5)):
+        proxy.reset_all()
+        field.lasting(0, 0.2)
+
+
+@fault
+def silence(field: Field) -> None:
+    """Nothing arrives in any direction; then all that was held back does."""
+    proxy = field.end().proxy
+    proxy.blackhole()
+    try:
+        field.lasting(0.5, 5)
+    finally:
+        proxy.pass_all()
+
+
+@fault
+def slowness(field: Field) -> None:
+    """Each round trip takes longer, and connections are thin."""
+    proxy = field.end().proxy
+    proxy.delay(field.chance.uniform(0.05, 0.5))
+    proxy.limit(field.chance.choice([None, 200_000]))
+    try:
+        field.lasting(1, 3)
+    finally:
+        proxy.pass_all()
+
+
+@fault
+def lost_requests(field: Field) -> None:
+    """Cut before the server sees the request."""
+    _cuts(field, lambda proxy: proxy.cut_next_request())
+
+
+@fault
+def orphaned_requests(field: Field) -> None:
+    """The server has the request, and its client is gone."""
+    _cuts(field, lambda proxy: proxy.cut_next_request(when=When.AFTER_REQUEST))
+
+
+@fault
+def lost_replies(field: Field) -> None:
+    """The server has done what was asked; its client does not hear of it."""
+    _cuts(field, lambda proxy: proxy.cut_next_reply())
+
+
+def _cuts(field: Field, arm: Callable[[Proxy], Cut]) -> None:
+    proxy = field.end().proxy
+    for _ in range(field.chance.randint(5, 15)):
+        with contextlib.suppress(TimeoutError):  # nobody asked for anything
+            arm(proxy).wait(2)
+        field.lasting(0, 0.1)
+    proxy.pass_all()
