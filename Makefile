@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 PYTHON ?=
 DOCUMENTS ?=
 ARGS ?=
+SCENARIOS ?=
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test check faults faults-long bench format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/jobctl demo $(if $(DOCUMENTS),--documents "$(DOCUMENTS)")
@@ -22,6 +23,14 @@ check: $(VENV)/.installed-dev
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/docs -q
+
+# Every scenario and every red control, with fixed seeds: minutes. SCENARIOS names some of them.
+faults: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.faults $(SCENARIOS) $(ARGS)
+
+# The attacks for an hour, with random seeds; what fails is printed with its seed, and keeps its history.
+faults-long: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.faults $(SCENARIOS) --minutes 60 --jobs 5000 --rounds 2 $(ARGS)
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -420,7 +420,8 @@ class Backend:
     ) -> list[JobStatus]:
         """A page of the dead jobs, newest first: `jobs`, and on a store that looks up nothing else too."""
         door = self.driver
-        if isinstance(door, Lookup) or not isinstance(door, DeadLetters):
+        # An outbox looks up what waits in it, and the dead are behind it.
+        if not isinstance(door, DeadLetters):
             return self.jobs(queue=queue, kind=kind, state=State.DEAD, limit=limit, cursor=cursor)
         check_limit(limit, MAX_CLAIM_LIMIT)
         if queue is not None:

@@ -16,7 +16,7 @@ from jobcontract.cli.job_output import each_job, print_page, print_sheets
 from jobcontract.cli.jobs import fail_for_missing
 from jobcontract.cli.output import confirm, count, instant_json, note, print_json, progress, say
 from jobcontract.cli.session import Session, pass_session
-from jobcontract.contract import Lookup, State
+from jobcontract.contract import DeadLetters, State
 from jobcontract.errors import StoreError
 from jobcontract.status import JobStatus
 
@@ -69,7 +69,8 @@ def show(session: Session, ids: tuple[UUID, ...], as_json: bool) -> None:
     Exit code 3 when one of them is not known, or not dead.
     """
     backend = session.backend()
-    found, missing = find(backend, ids) if isinstance(backend.driver, Lookup) else _find_dead(backend, ids)
+    look = _find_dead if isinstance(backend.driver, DeadLetters) else find
+    found, missing = look(backend, ids)
     alive = [job for job in found if job.state is not State.DEAD]
     print_sheets([job for job in found if job.state is State.DEAD], as_json=as_json)
     for job in alive:

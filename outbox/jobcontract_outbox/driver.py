@@ -21,6 +21,7 @@ from jobcontract.contract import (
     Cancellation,
     Capabilities,
     ClaimedRecord,
+    DeadLetters,
     Deduplication,
     Diagnosis,
     Dialect,
@@ -414,10 +415,23 @@ class _LocatedDoor:
         return self.target.location
 
 
+class _DeadLettersDoor:
+    target: DeadLetters
+
+    def dead(self, page: Page) -> list[StoredJob]:
+        """As `DeadLetters.dead`, of the target."""
+        return self.target.dead(page)
+
+    def revive(self, job_ids: Sequence[str]) -> list[bool]:
+        """As `DeadLetters.revive`, of the target."""
+        return self.target.revive(job_ids)
+
+
 _DOORS: tuple[tuple[type, type], ...] = (
     (Statistics, _StatisticsDoor),
     (Requeue, _RequeueDoor),
     (Pruning, _PruningDoor),
     (Pausing, _PausingDoor),
+    (DeadLetters, _DeadLettersDoor),
     (Located, _LocatedDoor),
 )

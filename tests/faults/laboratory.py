@@ -34,7 +34,6 @@ from tests.faults.stages import FindPrograms, Stage, listing, looks_up
 from tests.servers.binaries import find_programs
 
 RESCUE = 0.5
-DRAINED_WITHIN = 120.0
 PRODUCED_WITHIN = 300.0
 PROBES = 5
 RECOVERED_WITHIN = 30.0
@@ -62,6 +61,8 @@ class Scenario:
     """How many of the jobs have a handler that takes longer than a lease."""
     odd: bool = True
     """Whether some jobs are of an unknown kind, or poisoned where the store can be."""
+    drained_within: float = 120.0
+    """Seconds that everything has to be done after the last fault."""
     bad: str = ""
     """The fault that the product is built with (`tests.faults.broken`): a red control."""
     must_break: frozenset[int] = frozenset()
@@ -219,7 +220,7 @@ class Laboratory:
 
     def _drain(self, stage: Stage, backend: Backend, fleet: Fleet) -> None:
         """Until nothing is left but what has to stay. That something is left is for the judge to say."""
-        deadline = time.monotonic() + DRAINED_WITHIN
+        deadline = time.monotonic() + self.scenario.drained_within
         stays = UNKNOWN if self.scenario.odd else 0
         while time.monotonic() < deadline and stage.left(backend) > stays:
             assert fleet.alive("worker"), "no worker is left"

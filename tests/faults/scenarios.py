@@ -35,6 +35,7 @@ RED_CONTROLS = (
         faults=(),
         jobs=400,
         odd=False,
+        drained_within=15.0,
         bad="relays by cursor",
         must_break=frozenset({8}),
     ),

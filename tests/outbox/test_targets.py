@@ -10,7 +10,7 @@ from collections.abc import Generator
 import pytest
 from jobcontract_rabbitmq.topology import Address, Topology
 
-from jobcontract import Job, State, StoreUnavailable
+from jobcontract import Backend, Claim, Job, State, StoreUnavailable
 from tests.outbox.conftest import MakeStage
 from tests.outbox.stage import Stage, drain, drain_until, ids, jobs, until
 from tests.servers.binaries import Programs
@@ -275,6 +275,37 @@ def test_several_relays_publish_each_job_once(stage: Stage, relays: int) -> None
     claims += drain(backend)
     assert sorted(ids(claims)) == sorted(job.id for job in made)
     assert sum(relay.loops[0].published for relay in running) == 1500
+
+
+def test_the_dead_behind_an_outbox_are_listed_and_sent_back(stage: Stage) -> None:
+    job, waiting = Job(kind="work"), Job(kind="work")
+    backend = stage.backend()
+    backend.register(job)
+    stage.publish()
+    (claim,) = until_claimed(backend)
+    backend.fail(claim, "for good", permanent=True)
+    backend.register(waiting)
+    until(lambda: bool(backend.dead_jobs()))
+    (dead,) = backend.dead_jobs()
+    assert (dead.id, dead.state, dead.last_error) == (job.id, State.DEAD, "for good")
+    with stage.process("dead", "show", str(job.id), "--backend", "rabbitmq") as shown:
+        assert "for good" in shown.communicate()[0]
+        assert shown.returncode == 0
+    assert backend.revive_many([job.id]) == [State.READY]
+    (again,) = until_claimed(backend)
+    assert again.job.id == job.id
+
+
+def until_claimed(backend: Backend) -> list[Claim]:
+    """The next job that arrives."""
+    found: list[Claim] = []
+
+    def claimed() -> bool:
+        found.extend(backend.claim())
+        return bool(found)
+
+    until(claimed)
+    return found
 
 
 def test_a_dropped_job_is_cancelled(stage: Stage, rabbitmq_server: RabbitServer, rabbit_vhost: str) -> None:
