@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar
 from urllib.parse import urlencode
@@ -12,6 +13,7 @@ from jobcontract_rabbitmq import RabbitDriver
 
 from jobcontract import Backend, Claim, Job, get_backend
 from jobcontract.config import Settings
+from tests.servers.rabbitmq import RabbitServer
 
 Result = TypeVar("Result")
 
@@ -75,3 +77,17 @@ def claim_one(backend: Backend) -> Claim:
 def numbers(claims: Iterable[Claim]) -> list[object]:
     """Which of `jobs` were claimed."""
     return [claim.job.input_ref["number"] for claim in claims]
+
+
+def kill_connections(server: RabbitServer, vhost: str) -> None:
+    """Have the broker close every connection to a virtual host."""
+    names: list[str] = []
+
+    def found() -> bool:
+        names[:] = [each["name"] for each in server.api("GET", f"/vhosts/{vhost}/connections")]
+        return bool(names)
+
+    until(found, "the server shows no connection")
+    for name in names:
+        with suppress(RuntimeError):  # one that is listed and gone already is not found
+            server.api("DELETE", f"/connections/{name.replace(' ', '%20').replace('>', '%3E')}")

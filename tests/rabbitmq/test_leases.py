@@ -13,7 +13,17 @@ import pytest
 
 from jobcontract import Backend, Claim, Job, JobStatus, LeaseLost
 from jobcontract.contract import ConnectionLease
-from tests.rabbitmq.stores import NOTHING, claim_all, claim_one, connect, driver_of, jobs, opened, until
+from tests.rabbitmq.stores import (
+    NOTHING,
+    claim_all,
+    claim_one,
+    connect,
+    driver_of,
+    jobs,
+    kill_connections,
+    opened,
+    until,
+)
 from tests.servers.binaries import Programs
 from tests.servers.proxy import Proxy
 from tests.servers.rabbitmq import RabbitServer
@@ -28,19 +38,6 @@ SETTLE: dict[str, Callable[[Backend, Claim], object]] = {
 
 def lost() -> None:
     raise LeaseLost
-
-
-def kill_connections(server: RabbitServer, vhost: str) -> None:
-    """Have the broker close every connection to a virtual host."""
-    names: list[str] = []
-
-    def found() -> bool:
-        names[:] = [each["name"] for each in server.api("GET", f"/vhosts/{vhost}/connections")]
-        return bool(names)
-
-    until(found, "the server shows no connection")
-    for name in names:
-        server.api("DELETE", f"/connections/{name.replace(' ', '%20').replace('>', '%3E')}")
 
 
 @pytest.mark.parametrize("settle", SETTLE.values(), ids=SETTLE)

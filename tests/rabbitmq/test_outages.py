@@ -11,7 +11,16 @@ from datetime import timedelta
 import pytest
 
 from jobcontract import Backend, Claim, Job, StoreError, StoreUnavailable
-from tests.rabbitmq.stores import PATIENCE, SECOND, claim_one, connect, jobs, opened, until
+from tests.rabbitmq.stores import (
+    PATIENCE,
+    SECOND,
+    claim_one,
+    connect,
+    jobs,
+    kill_connections,
+    opened,
+    until,
+)
 from tests.servers.binaries import Programs
 from tests.servers.process import Server
 from tests.servers.proxy import Proxy
@@ -139,6 +148,19 @@ def test_a_broker_that_restarts_under_load_loses_nothing(own: RabbitServer, end:
         end(own)
         own.start()
         load.await_progress()
+    load.assert_kept_its_word()
+
+
+def test_connections_that_the_broker_kills_under_load_lose_nothing(
+    rabbitmq_server: RabbitServer, vhost: str
+) -> None:
+    opened(rabbitmq_server.url(vhost)).close()
+    with Load(rabbitmq_server.url(vhost)) as load:
+        for _ in range(3):
+            load.await_progress()
+            kill_connections(rabbitmq_server, vhost)
+        load.await_progress()
+    assert load.errors, "nobody noticed"
     load.assert_kept_its_word()
 
 
