@@ -51,6 +51,11 @@ class Contestant:
         return f"{self.name}@{self.store}"
 
 
+def _ours(*sets: str) -> str:
+    """How many members jobcontract's sorted sets hold."""
+    return "return " + " + ".join(f"redis.call('ZCARD', '{{jobcontract:default}}:{name}')" for name in sets)
+
+
 CONTESTANTS: tuple[Contestant, ...] = (
     Contestant(
         name="jobcontract",
@@ -85,5 +90,126 @@ CONTESTANTS: tuple[Contestant, ...] = (
         configuration="psycopg pool, concurrency 100, async task, LISTEN/NOTIFY on",
         requirements=("procrastinate==3.10.0", "psycopg[binary,pool]==3.3.9"),
         unsettled="SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')",
+    ),
+    Contestant(
+        name="saq",
+        store=Store.POSTGRES,
+        role=Role.PEER,
+        program="saq_postgres",
+        configuration="psycopg pool, concurrency 100, async function",
+        requirements=("saq[postgres]==0.26.4", "typing_extensions==4.15.0", "psycopg[binary,pool]==3.3.9"),
+        unsettled="SELECT count(*) FROM saq_jobs WHERE status NOT IN ('complete', 'failed', 'aborted')",
+    ),
+    Contestant(
+        name="jobcontract",
+        store=Store.REDIS,
+        role=Role.OURS,
+        program="jobcontract_any",
+        configuration="the worker's defaults: 16 threads, claims of up to 100, leases of 2 minutes, history",
+        unsettled=_ours("ready", "lease"),
+    ),
+    Contestant(
+        name="bare loop",
+        store=Store.REDIS,
+        role=Role.BARE,
+        program="bare_redis",
+        configuration="claim 100, complete 100 by jobcontract's scripts, one connection, no worker",
+        unsettled=_ours("ready", "lease"),
+    ),
+    Contestant(
+        name="dramatiq",
+        store=Store.REDIS,
+        role=Role.PEER,
+        program="dramatiq_redis",
+        configuration="8 threads, its usual middleware",
+        requirements=("dramatiq[redis]==2.2.1", "redis==8.1.0"),
+        unsettled="return redis.call('HLEN', 'dramatiq:default.msgs')",
+    ),
+    Contestant(
+        name="taskiq",
+        store=Store.REDIS,
+        role=Role.PEER,
+        program="taskiq_redis_stream",
+        configuration="RedisStreamBroker (the one that acknowledges), 100 async tasks at a time",
+        requirements=("taskiq==0.13.0", "taskiq-redis==1.2.4", "redis==8.1.0"),
+        unsettled=(
+            "local group = redis.call('XINFO', 'GROUPS', 'taskiq')[1]; local of = {};"
+            " for at = 1, #group, 2 do of[group[at]] = group[at + 1] end;"
+            " return of['pending'] + (of['lag'] or 0)"
+        ),
+    ),
+    Contestant(
+        name="celery",
+        store=Store.REDIS,
+        role=Role.PEER,
+        program="celery_redis",
+        configuration="solo pool, acks_late, prefetch 128, no results, no gossip, mingle and heartbeat",
+        requirements=("celery[redis]==5.7.0",),
+        unsettled="return redis.call('LLEN', 'celery') + redis.call('HLEN', 'unacked')",
+    ),
+    Contestant(
+        name="saq",
+        store=Store.REDIS,
+        role=Role.PEER,
+        program="saq_redis",
+        configuration="concurrency 100, async function, hiredis",
+        requirements=("saq[redis,hiredis]==0.26.4", "typing_extensions==4.15.0"),
+        unsettled="return redis.call('ZCARD', 'saq:default:incomplete')",
+    ),
+    Contestant(
+        name="arq",
+        store=Store.REDIS,
+        role=Role.PEER,
+        program="arq_redis",
+        configuration="max_jobs 100, poll_delay 10 ms, results not kept",
+        requirements=("arq==0.28.0",),
+        unsettled="return redis.call('ZCARD', 'arq:queue')",
+    ),
+    Contestant(
+        name="rq",
+        store=Store.REDIS,
+        role=Role.PEER,
+        program="rq_redis",
+        configuration="SimpleWorker (no fork per job), results not kept",
+        requirements=("rq==3.0.0", "redis==8.1.0"),
+        unsettled="return redis.call('LLEN', 'rq:queue:default') + redis.call('ZCARD', 'rq:wip:default')",
+    ),
+    Contestant(
+        name="jobcontract",
+        store=Store.RABBITMQ,
+        role=Role.OURS,
+        program="jobcontract_any",
+        configuration="the worker's defaults: 16 threads, prefetch follows the claims, quorum queues",
+    ),
+    Contestant(
+        name="bare loop",
+        store=Store.RABBITMQ,
+        role=Role.BARE,
+        program="bare_rabbitmq",
+        configuration="pika SelectConnection, a quorum queue, 1,000 unconfirmed, prefetch 500",
+    ),
+    Contestant(
+        name="dramatiq",
+        store=Store.RABBITMQ,
+        role=Role.PEER,
+        program="dramatiq_rabbitmq",
+        configuration="8 threads, confirm_delivery, its usual middleware; classic queues",
+        requirements=("dramatiq[rabbitmq,redis]==2.2.1",),
+    ),
+    Contestant(
+        name="celery",
+        store=Store.RABBITMQ,
+        role=Role.PEER,
+        program="celery_rabbitmq",
+        configuration="solo pool, acks_late, prefetch 128, confirm_publish, no results; classic queues",
+        requirements=("celery==5.7.0",),
+    ),
+    Contestant(
+        name="taskiq",
+        store=Store.RABBITMQ,
+        role=Role.PEER,
+        program="taskiq_rabbitmq",
+        configuration="aio-pika, a quorum queue, prefetch 100, 100 async tasks at a time",
+        requirements=("taskiq==0.13.0", "taskiq-redis==1.2.4", "taskiq-aio-pika==0.6.1"),
     ),
 )

@@ -68,8 +68,12 @@ def _run(contestant: Contestant, words: list[str], timeout: float) -> str:
     except subprocess.TimeoutExpired:
         raise ContestantFailed(f"{contestant.key} {words[0]}: not done within {timeout:.0f} s") from None
     if result.returncode:
-        raise ContestantFailed(f"{contestant.key} {words[0]}: {result.stderr.strip()[-2000:]}")
+        raise ContestantFailed(f"{contestant.key} {words[0]}: {_last_line(result.stderr)}")
     return result.stdout
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["it wrote nothing"])[-1][:300]
 
 
 class WorkerProcess:
@@ -95,7 +99,7 @@ class WorkerProcess:
         if self._process.poll() is not None:
             raise ContestantFailed(
                 f"{self.contestant.key}: its worker ended with {self._process.returncode}:"
-                f" {self._output.read_text(errors='replace')[-2000:]}"
+                f" {_last_line(self._output.read_text(errors='replace'))}"
             )
 
     @property

@@ -8,25 +8,29 @@ from __future__ import annotations
 import abc
 import contextlib
 from collections.abc import Generator
+from urllib.parse import quote
 
 import psycopg
 
 from benchmarks.side_by_side.contestants import Contestant, Store
 from tests.servers.postgres import PostgresServer
+from tests.servers.rabbitmq import RabbitServer
+from tests.servers.redis import RedisServer
+
+_PASSWORD = "benchmark"
+"""Needs no quoting in a URL: not every contestant undoes it."""
 
 
 class Place(abc.ABC):
     """An empty part of a server, for one contestant and one measurement."""
 
     url: str
+    counts_at_rest = False
+    """Whether `unsettled` is the truth only while nobody works here."""
 
     @abc.abstractmethod
     def unsettled(self) -> int:
         """How many jobs are not finished, as the store sees it."""
-
-    @abc.abstractmethod
-    def size(self) -> int:
-        """The bytes that the store uses for what is in this place."""
 
 
 class Arena(abc.ABC):
@@ -47,13 +51,7 @@ class _PostgresPlace(Place):
         self._question = question
 
     def unsettled(self) -> int:
-        return self._number(self._question)
-
-    def size(self) -> int:
-        return self._number("SELECT pg_database_size(current_database())")
-
-    def _number(self, question: str) -> int:
-        row = self._connection.execute(question.encode()).fetchone()
+        row = self._connection.execute(self._question.encode()).fetchone()
         assert row is not None
         return int(row[0])
 
@@ -78,12 +76,80 @@ class PostgresArena(Arena):
             self._server.drop_database(name)
 
 
+class _RedisPlace(Place):
+    def __init__(self, server: RedisServer, question: str) -> None:
+        self.url = server.url()
+        self._server = server
+        self._question = question
+
+    def unsettled(self) -> int:
+        return int(self._server.ask("EVAL", self._question, 0))
+
+
+class RedisArena(Arena):
+    """One server, flushed for each place."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self._server = server
+        version = server.information("server")["redis_version"]
+        self.settings = f"Redis {version}: append-only file, appendfsync everysec"
+
+    @contextlib.contextmanager
+    def place(self, contestant: Contestant) -> Generator[Place]:
+        self._server.ask("FLUSHALL")
+        yield _RedisPlace(self._server, contestant.unsettled)
+
+
+class _RabbitPlace(Place):
+    counts_at_rest = True
+
+    def __init__(self, server: RabbitServer, vhost: str) -> None:
+        self.url = server.url(vhost)
+        self._server = server
+        self._vhost = vhost
+
+    def unsettled(self) -> int:
+        # The management API is seconds behind; a passive declaration is answered by the queue itself.
+        queues = [
+            queue["name"] for queue in self._server.api("GET", f"/queues/{quote(self._vhost, safe='')}")
+        ]
+        connection = self._server.connect(self._vhost)
+        try:
+            channel = connection.channel()
+            return sum(int(channel.queue_declare(name, passive=True).method.message_count) for name in queues)
+        finally:
+            connection.close()
+
+
+class RabbitArena(Arena):
+    """One node; a virtual host per place."""
+
+    def __init__(self, server: RabbitServer) -> None:
+        self._server = server
+        version = ".".join(map(str, server.version()))
+        self.settings = f"RabbitMQ {version}: durable queues, persistent messages, publisher confirms"
+
+    @contextlib.contextmanager
+    def place(self, contestant: Contestant) -> Generator[Place]:
+        del contestant  # each queue is asked for its length
+        vhost = self._server.create_vhost()
+        try:
+            yield _RabbitPlace(self._server, vhost)
+        finally:
+            self._server.delete_vhost(vhost)
+
+
 @contextlib.contextmanager
 def arena(store: Store) -> Generator[Arena]:
     """A private server of `store`, for as long as the block runs."""
     match store:
         case Store.POSTGRES:
-            with PostgresServer(settings={"shared_buffers": "256MB", "max_wal_size": "4GB"}) as postgres:
+            settings = {"shared_buffers": "256MB", "max_wal_size": "4GB"}
+            with PostgresServer(password=_PASSWORD, settings=settings) as postgres:
                 yield PostgresArena(postgres)
-        case Store.REDIS | Store.RABBITMQ:
-            raise NotImplementedError(store)
+        case Store.REDIS:
+            with RedisServer(password=_PASSWORD) as redis:
+                yield RedisArena(redis)
+        case Store.RABBITMQ:
+            with RabbitServer(password=_PASSWORD) as rabbit:
+                yield RabbitArena(rabbit)
