@@ -537,11 +537,15 @@ class Backend:
     def _register(self, batch: Sequence[JobRecord]) -> list[Registration]:
         try:
             return self.driver.register(batch)
-        except StoreUnavailable:
+        except StoreUnavailable as first:
             # Once more, at once, on a connection that is not the one that broke: after a restart of the
             # server each pooled connection is stale, and registering the same ids again is safe. A store that
             # is down fails again, and that is the caller's to know.
-            return self.driver.register(batch)
+            try:
+                return self.driver.register(batch)
+            except StoreUnavailable as error:
+                error.nothing_written &= first.nothing_written
+                raise
 
     def _settle(
         self, verb: str, leases: Sequence[Lease], operation: Callable[[Sequence[Lease]], list[Verdict]]
@@ -573,7 +577,11 @@ class Backend:
         def answers_to(turn: Sequence[Item]) -> list[Result]:
             results: list[Result] = []
             for batch in _chunks(turn, size):
-                results.extend(self._perform(verb, len(batch), partial(operation, batch)))
+                try:
+                    results.extend(self._perform(verb, len(batch), partial(operation, batch)))
+                except StoreUnavailable as error:
+                    error.nothing_written &= not results
+                    raise
             if len(results) != len(turn):
                 raise StoreError(
                     f"the driver of {self.name!r} gave {len(results)} answers to {verb} of {len(turn)}"
@@ -629,7 +637,11 @@ class Backend:
                     "pass a reference, not the document",
                 )
         if records:
-            check_supported(records, self.capabilities, self.name)
+            try:
+                check_supported(records, self.capabilities, self.name)
+            except StoreUnavailable as error:
+                error.nothing_written = True  # it was only asked what it can do
+                raise
         return records
 
 

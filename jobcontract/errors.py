@@ -92,9 +92,21 @@ class InstallationError(StoreError):
 class StoreUnavailable(StoreError):
     """The store can't be reached, or did not answer within the deadline. Trying again later may succeed.
 
-    The outcome of a write that was under way is unknown. `register` is safe to repeat with the same job;
-    a settled claim is safe to abandon, for its lease runs out.
+    The outcome of a write that was under way is unknown, unless `nothing_written` says that there was none:
+    no connection could be made, say. `register` is safe to repeat with the same job; a settled claim is safe
+    to abandon, for its lease runs out.
     """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        stored: frozenset[str] = frozenset(),
+        refused: frozenset[str] = frozenset(),
+        nothing_written: bool = False,
+    ) -> None:
+        super().__init__(message, stored=stored, refused=refused)
+        self.nothing_written = nothing_written
 
 
 class HandlerSignal(Exception):

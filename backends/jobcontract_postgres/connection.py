@@ -152,7 +152,8 @@ class Pool:
         if not self._free.acquire(timeout=seconds):
             raise StoreUnavailable(
                 f"all {self._size} connections stayed in use for {seconds:g} s; "
-                "raise pool_size or lower the concurrency"
+                "raise pool_size or lower the concurrency",
+                nothing_written=True,
             )
         try:
             connection = self._idle_one() or self._connect(max(0.001, deadline - time.monotonic()))

@@ -87,7 +87,7 @@ def from_connecting(error: psycopg.Error, where: str, password: str | None) -> S
     if password and len(password) >= _TELLING:  # a shorter one's stars would show where its letters are
         said = said.replace(password, "***")
     if not _LASTING.search(said):
-        return StoreUnavailable(f"can't connect to {where}: {said}")
+        return StoreUnavailable(f"can't connect to {where}: {said}", nothing_written=True)
     remedy = "; sslmode says how much TLS this store asks for" if _ABOUT_TLS.search(said) else ""
     return StoreError(f"can't connect to {where}: {said}{remedy}")
 

@@ -14,10 +14,10 @@ from psycopg import IsolationLevel, pq
 from psycopg.conninfo import make_conninfo
 
 from jobcontract.config import StoreSettings
-from jobcontract.errors import ConfigError, StoreError
+from jobcontract.errors import ConfigError, StoreError, StoreUnavailable
 from jobcontract.url import Host
 from jobcontract_postgres.connection import Connection, within
-from jobcontract_postgres.failures import DeadlineExceeded, from_connecting, from_statement
+from jobcontract_postgres.failures import DeadlineExceeded, from_connecting
 from jobcontract_postgres.options import PostgresOptions
 from jobcontract_postgres.results import UtcLoader
 
@@ -51,7 +51,7 @@ class Server:
             conninfo = make_conninfo("", **self._parameters, connect_timeout=max(2, round(seconds)))
             connection = within(seconds, lambda: Connection.connect(conninfo, autocommit=True))
         except DeadlineExceeded as error:
-            raise from_statement(error, self.where) from None
+            raise StoreUnavailable(f"{self.where} {error}", nothing_written=True) from None
         except psycopg.Error as error:
             raise from_connecting(error, self.where, self._password) from None
         except UnicodeError as error:  # from the resolver, about a name that no host can have

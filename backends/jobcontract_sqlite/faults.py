@@ -54,5 +54,6 @@ def locked(where: str, timeout: timedelta | None = None) -> StoreUnavailable:
     waited = f" for longer than {format_duration(timeout)}" if timeout else ""
     return StoreUnavailable(
         f"{where} is locked by another writer{waited} (busy_timeout); "
-        "try again, or keep transactions on it short"
+        "try again, or keep transactions on it short",
+        nothing_written=True,  # the lock is taken before the first write
     )

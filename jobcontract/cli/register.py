@@ -132,6 +132,8 @@ def _register(session: Session, job: Job) -> Registration:
     try:
         return session.backend().register(job)
     except StoreUnavailable as error:
+        if error.nothing_written:
+            raise CommandFailed(f"{error}; nothing was registered") from error
         again = "; with its key it is safe to run it again" if job.idempotency_key is not None else ""
         raise CommandFailed(f"{error}; whether job {job.id} is stored is not known{again}") from error
 

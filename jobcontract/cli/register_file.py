@@ -11,7 +11,7 @@ from jobcontract.cli.job_lines import Checked, JobLines, NumberedJob, open_lines
 from jobcontract.cli.output import count, note, print_json, progress, say
 from jobcontract.cli.session import Session
 from jobcontract.contract import Job, Registration
-from jobcontract.errors import StoreError
+from jobcontract.errors import StoreError, StoreUnavailable
 
 # An ASCII escape takes six bytes for one character. The rest: headers, key, and a past that was exported.
 _BYTES_PER_CHARACTER = 6
@@ -86,6 +86,8 @@ def _send(backend: Backend, lines: JobLines, checked: Checked, *, quiet: bool) -
                 _count(sent, batch, registrations)
                 advance(len(batch))
     except (StoreError, CommandFailed) as error:
+        if isinstance(error, StoreUnavailable) and error.nothing_written:
+            sent.under_way = []
         raise CommandFailed(f"{error}; {_how_far(backend, sent, checked)}") from error
     except KeyboardInterrupt:
         raise CommandFailed(f"interrupted; {_how_far(backend, sent, checked)}", Exit.INTERRUPTED) from None

@@ -192,6 +192,13 @@ def test_an_outcome_that_is_not_known_is_said(
     )
 
 
+def test_a_refused_connection_means_that_nothing_was_registered(run: Run) -> None:
+    ran = run("register", "k", "--backend", "postgresql://app@127.0.0.1:1/app")
+    assert ran.code == 1
+    assert "can't connect to PostgreSQL at 127.0.0.1:1" in ran.err
+    assert ran.err.endswith("; nothing was registered\n")
+
+
 def test_watching_outlives_a_restart_of_the_server(postgres_programs: Programs, folder: Path) -> None:
     output = folder / "watched"
     with PostgresServer(programs=postgres_programs, fsync=False) as server:

@@ -226,13 +226,17 @@ class Misbehaving(SQLiteDriver):
         sound = open_sqlite()
         self.__dict__.update(vars(sound))
         self.outages = 0
+        self.refused = False
+        self.spared = 0
         self.asked: list[int] = []
 
     def register(self, records: Sequence[JobRecord]) -> list[Registration]:
         self.asked.append(len(records))
-        if self.outages:
+        if self.spared:
+            self.spared -= 1
+        elif self.outages:
             self.outages -= 1
-            raise StoreUnavailable("the connection is gone")
+            raise StoreUnavailable("the connection is gone", nothing_written=self.refused)
         return super().register(records)
 
     def complete(self, leases: Sequence[Lease]) -> list[Verdict]:
@@ -263,6 +267,23 @@ def test_a_registration_is_repeated_once_on_another_connection(over: Backend, dr
     with pytest.raises(StoreUnavailable):
         over.register(Job(kind="k"))
     assert driver.asked == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_an_outage_tells_whether_something_may_be_written(
+    over: Backend, driver: Misbehaving, refused: bool
+) -> None:
+    driver.outages, driver.refused = 2, refused
+    with pytest.raises(StoreUnavailable) as raised:
+        over.register(Job(kind="k"))
+    assert raised.value.nothing_written is refused
+
+
+def test_what_was_written_before_an_outage_counts(over: Backend, driver: Misbehaving) -> None:
+    driver.spared, driver.outages, driver.refused = 1, 2, True
+    with pytest.raises(StoreUnavailable) as raised:
+        over.register_many(Job(kind="k") for _ in range(1500))
+    assert raised.value.nothing_written is False
 
 
 def test_batches_are_cut_to_what_the_store_takes(over: Backend, driver: Misbehaving) -> None:
