@@ -82,7 +82,9 @@ class AsyncBackend:
             return await _on_thread(self.backend.register_many, jobs)
         bound = await bind_async(connection)
         # On a thread: the first look at the store's capabilities contacts it.
-        records, steps = await _on_thread(self.backend.registration_in_transaction, jobs, bound.dialect)
+        records, steps = await _on_thread(
+            self.backend.registration_in_transaction, jobs, bound.dialect, bound.client
+        )
         most = (await self.capabilities()).max_register_batch
         answers: dict[JobRecord, Registration] = {}
         left = list(dict.fromkeys(records))

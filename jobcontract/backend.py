@@ -168,7 +168,7 @@ class Backend:
             store: Callable[[Sequence[JobRecord]], list[Registration]] = self._register
         else:
             bound = bind(connection)
-            records, steps = self.registration_in_transaction(jobs, bound.dialect)
+            records, steps = self.registration_in_transaction(jobs, bound.dialect, bound.client)
             store = lambda batch: run_steps(bound, steps(batch))  # noqa: E731
         if not records:
             return []
@@ -185,10 +185,10 @@ class Backend:
         self._checked_records(jobs)
 
     def registration_in_transaction(
-        self, jobs: Iterable[Registrable], dialect: Dialect
+        self, jobs: Iterable[Registrable], dialect: Dialect, client: object
     ) -> tuple[list[JobRecord], Callable[[Sequence[JobRecord]], Steps[list[Registration]]]]:
-        """What `register_many` sends on a caller's connection of `dialect`: the checked records, and the
-        steps for a batch of them.
+        """What `register_many` sends on a caller's connection of `dialect`, which is `client`'s: the checked
+        records, and the steps for a batch of them.
 
         For a face that drives the steps itself (`jobcontract.aio`). Raises what `register_many` raises before
         any statement.
@@ -204,7 +204,14 @@ class Backend:
                 "connection",
                 f"is a {dialect} connection, and {self.capabilities.store} needs one of {driver.dialect}",
             )
-        return self._checked_records(jobs), driver.register_steps
+        records = self._checked_records(jobs)
+        joining = driver.joining_steps(client)
+
+        def steps(batch: Sequence[JobRecord]) -> Steps[list[Registration]]:
+            yield from joining  # which is over when the first batch has run it
+            return (yield from driver.register_steps(batch))
+
+        return records, steps
 
     # -- Running -----------------------------------------------------------------------------------
 

@@ -35,10 +35,21 @@ TRY_AGAIN = frozenset({"40001", "40P01", "55P03"})
 Foreign = Any
 
 
+class BoundConnection(Transaction, Protocol):
+    """A caller's open transaction."""
+
+    @property
+    def client(self) -> object:
+        """The client library's own connection beneath."""
+        ...
+
+
 class AsyncBoundConnection(Protocol):
     """A caller's open transaction on an asynchronous connection."""
 
     dialect: Dialect
+    client: object
+    """As `BoundConnection.client`."""
 
     async def run(self, statement: Statement) -> list[Row]:
         """As `Transaction.run`, awaited."""
@@ -89,7 +100,7 @@ async def run_steps_async(bound: AsyncBoundConnection, steps: Steps[Result]) -> 
         raise _failed_in_callers_transaction(error) from error
 
 
-def bind(connection: object) -> Transaction:
+def bind(connection: object) -> BoundConnection:
     """The open transaction of a synchronous `connection`.
 
     Raises `InvalidJob` (field ``connection``) when it is closed, has failed or has no transaction,
@@ -129,8 +140,8 @@ async def bind_async(connection: object) -> AsyncBoundConnection:
     foreign: Foreign = connection
     if hasattr(foreign, "sync_session"):
         foreign = await foreign.connection()
-    await foreign.run_sync(_bind_sqlalchemy)  # the checks, on SQLAlchemy's own greenlet
-    return _AsyncSQLAlchemy(foreign)
+    bound = await foreign.run_sync(_bind_sqlalchemy)  # the checks, on SQLAlchemy's own greenlet
+    return _AsyncSQLAlchemy(foreign, bound.client)
 
 
 class _DBAPI:
@@ -138,19 +149,17 @@ class _DBAPI:
 
     def __init__(self, dialect: Dialect, connection: Foreign) -> None:
         self.dialect: Dialect = dialect
-        self._connection = connection
+        self.client = connection
 
     def run(self, statement: Statement) -> list[Row]:
-        cursor = self._connection.cursor()
+        postgres = self.dialect == "postgresql"
+        cursor = _psycopg_cursor(self.client) if postgres else self.client.cursor()
         try:
-            # An application may have set a row factory of its own (dict_row, sqlite3.Row): ours are tuples.
-            if self.dialect == "postgresql":
-                cursor.row_factory = _psycopg_tuples
-            else:
-                cursor.row_factory = None
+            if not postgres:
+                cursor.row_factory = None  # an application may have set one of its own: ours are tuples
             cursor.execute(statement.sql, statement.parameters)
-            if self.dialect == "postgresql":
-                _synchronise(self._connection)
+            if postgres:
+                _synchronise(self.client)
             return list(cursor.fetchall()) if cursor.description else []
         finally:
             cursor.close()
@@ -161,13 +170,12 @@ class _AsyncPsycopg:
 
     def __init__(self, connection: Foreign) -> None:
         self.dialect: Dialect = "postgresql"
-        self._connection = connection
+        self.client = connection
 
     async def run(self, statement: Statement) -> list[Row]:
-        async with self._connection.cursor() as cursor:
-            cursor.row_factory = _psycopg_tuples
+        async with _psycopg_cursor(self.client) as cursor:
             await cursor.execute(statement.sql, statement.parameters)
-            await _synchronise_async(self._connection)
+            await _synchronise_async(self.client)
             return list(await cursor.fetchall()) if cursor.description else []
 
 
@@ -176,8 +184,9 @@ class _AsyncSQLAlchemy:
     awaited for us.
     """
 
-    def __init__(self, connection: Foreign) -> None:
+    def __init__(self, connection: Foreign, client: object) -> None:
         self.dialect: Dialect = "postgresql" if connection.dialect.name == "postgresql" else "sqlite"
+        self.client = client
         self._connection = connection
 
     async def run(self, statement: Statement) -> list[Row]:
@@ -189,6 +198,7 @@ class _SQLAlchemy:
 
     def __init__(self, dialect: Dialect, connection: Foreign) -> None:
         self.dialect: Dialect = dialect
+        self.client: object = connection.connection.driver_connection
         self._connection = connection
 
     def run(self, statement: Statement) -> list[Row]:
@@ -200,7 +210,7 @@ def _run_on_sqlalchemy(connection: Foreign, statement: Statement) -> list[Row]:
     return [tuple(row) for row in result.fetchall()] if result.returns_rows else []
 
 
-def _bind_sqlalchemy(connection: Foreign) -> Transaction:
+def _bind_sqlalchemy(connection: Foreign) -> BoundConnection:
     if hasattr(connection, "get_bind"):  # a Session: its connection, which begins its transaction
         if not connection.is_active:
             raise _refused("is a Session whose transaction has failed; roll it back first")
@@ -235,7 +245,7 @@ def _commits_by_itself(connection: Foreign) -> bool:
     return client.isolation_level is None and not client.in_transaction
 
 
-def _bind_django(connection: Foreign) -> Transaction:
+def _bind_django(connection: Foreign) -> BoundConnection:
     # django.db.connection is a proxy for the connection of the current thread.
     if connection.vendor not in ("postgresql", "sqlite"):
         raise Unsupported(
@@ -301,8 +311,20 @@ def _check_sqlite(connection: Foreign) -> None:
         raise _refused(_AUTOCOMMIT)
 
 
+def _psycopg_cursor(connection: Foreign) -> Foreign:
+    """A cursor that reads ``%s`` and gives tuples, whatever the factories that the application has set."""
+    factories = connection.cursor_factory.__mro__
+    if any(each.__name__ == "RawCursorMixin" for each in factories):  # it reads $1 instead
+        plain = next(each for each in factories if each.__name__ in ("Cursor", "AsyncCursor"))
+        cursor = plain(connection)
+    else:
+        cursor = connection.cursor()
+    cursor.row_factory = _psycopg_tuples
+    return cursor
+
+
 def _psycopg_tuples(cursor: object) -> Any:
-    """A psycopg row factory that makes plain tuples, whatever the connection's own factory is."""
+    """A psycopg row factory that makes plain tuples."""
     del cursor
     return tuple
 

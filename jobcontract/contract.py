@@ -255,6 +255,10 @@ def _invalid_job(error: ValidationError) -> InvalidJob:
     finding = error.errors(include_url=False, include_context=False)[0]
     path = [_brief(str(part)) for part in finding["loc"]]
     message = finding["msg"]
+    if not path and finding["type"] == "string_unicode":  # the name of a field, which pydantic can't place
+        return InvalidJob(
+            _brief(ascii(finding["input"])[1:-1]), "is not a field of a job: its name holds a lone surrogate"
+        )
     if not path:  # the model validator names its field itself
         name, _, message = message.partition(": ")
         return InvalidJob(name, message)
@@ -936,8 +940,22 @@ Steps: TypeAlias = Generator[Statement, list[Row], Result_co]
 Dialect: TypeAlias = Literal["postgresql", "sqlite"]
 
 
+class MeetsCallers(Protocol):
+    """What `JoinsTransactions` and `HostsTables` have in common."""
+
+    def joining_steps(self, client: object) -> Steps[None]:
+        """Statements to run first on a connection that a caller brought: raises `InvalidJob` (field
+        ``connection``) when they show that it leads to another database than this store's.
+
+        Called before each registration on such a connection, so that what is known should not be asked again.
+        `client` is the client library's own connection, to know it by. May contact the store by itself;
+        what is given back does not.
+        """
+        ...
+
+
 @runtime_checkable
-class JoinsTransactions(Protocol):
+class JoinsTransactions(MeetsCallers, Protocol):
     """The store can write jobs inside the caller's transaction: capability ``transactional = same``."""
 
     @property
@@ -970,7 +988,7 @@ class Transaction(Protocol):
 
 
 @runtime_checkable
-class HostsTables(Protocol):
+class HostsTables(MeetsCallers, Protocol):
     """A SQL store that takes further tables beside its jobs: an outbox in front of another store, the state
     of a migration.
 
@@ -994,12 +1012,6 @@ class HostsTables(Protocol):
 
         Each statement is bounded by the driver's own deadline; what the block does between them is the
         caller's. Raises as every method of a driver does, also when the store is not initialised.
-        """
-        ...
-
-    def joining_steps(self) -> Steps[None]:
-        """Statements to run first on a connection that a caller brought: raises `InvalidJob` (field
-        ``connection``) when they show that it leads to another database than this store's.
         """
         ...
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, SecretBytes, SecretStr, ValidationError
 from pydantic_core import PydanticSerializationError
@@ -92,6 +93,10 @@ class JobInput(BaseModel):
     ) -> Job:
         """A new job with this input. What is None comes from the class. Never blocks.
 
+        The input is read back from its JSON at once, as the worker will read it, so that the class's
+        validators run here too, on the producer's side: they must be quick, have no side effects, and accept
+        what they made. Sets are written in order, so that equal inputs are equal JSON.
+
         Raises `InvalidJob`, also when the input would not come back from its JSON as it is now.
         """
         defaults = self.job_defaults
@@ -110,7 +115,9 @@ class JobInput(BaseModel):
 
     def _as_json(self) -> dict[str, JsonValue]:
         try:
-            return self.model_dump(mode="json", by_alias=True, round_trip=True)
+            dumped = self.model_dump(mode="json", by_alias=True, round_trip=True)
+            ordered = _with_sets_in_order(dumped, self.model_dump(by_alias=True, round_trip=True))
+            return cast("dict[str, JsonValue]", ordered)
         except (PydanticSerializationError, UnicodeDecodeError) as error:
             raise InvalidJob("input_ref", f"can't be written as JSON: {error}") from None
 
@@ -128,3 +135,28 @@ class JobInput(BaseModel):
             value = getattr(self, name)
             if isinstance(value, (SecretStr, SecretBytes)) and getattr(again, name) != value:
                 raise InvalidJob("input_ref", f"{name} is a secret, which JSON masks; pass a reference to it")
+
+
+def _with_sets_in_order(dumped: JsonValue, value: object) -> JsonValue:
+    """`dumped`, which is `value` as JSON, with the members of each set sorted.
+
+    A set of strings has another order in each process (PYTHONHASHSEED). Written in that order, one input
+    would be as many as there are processes to whoever compares its text or its digest.
+    """
+    if isinstance(dumped, dict) and isinstance(value, dict):
+        values = list(cast("dict[object, object]", value).values())
+        if len(values) == len(dumped):
+            pairs = zip(dumped.items(), values, strict=True)
+            return {name: _with_sets_in_order(item, each) for (name, item), each in pairs}
+    elif isinstance(dumped, list) and isinstance(value, (list, tuple)):
+        members = cast("Sequence[object]", value)
+        if len(members) == len(dumped):
+            return [_with_sets_in_order(item, each) for item, each in zip(dumped, members, strict=True)]
+    elif isinstance(dumped, list) and isinstance(value, (set, frozenset)):
+        nested = all(isinstance(each, frozenset) for each in cast("Collection[object]", value))
+        return _sorted(_sorted(item) if nested and isinstance(item, list) else item for item in dumped)
+    return dumped
+
+
+def _sorted(members: Iterable[JsonValue]) -> list[JsonValue]:
+    return sorted(members, key=lambda member: json.dumps(member, sort_keys=True))

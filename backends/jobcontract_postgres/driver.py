@@ -25,6 +25,7 @@ from jobcontract.contract import (
     Verdict,
 )
 from jobcontract_postgres.arrays import lengths, plain, texts
+from jobcontract_postgres.callers import Callers
 from jobcontract_postgres.capabilities import PRIORITIES, capabilities_from
 from jobcontract_postgres.diagnosis import Diagnosing
 from jobcontract_postgres.doors import OperatorDoors
@@ -52,6 +53,9 @@ class PostgresDriver(OperatorDoors, HostedTables):
         self._server = Server(settings, options)
         self._schema = Schema(statements)
         super().__init__(Sessions(self._server, self._schema, options), statements)
+        self._callers = Callers(
+            self._server, statements, lambda statement: self.sessions.run(statement, (), checked=False)
+        )
         self.low_water = LowWater()
         """Where its claims begin to read; public for those who look inside."""
         self._listener = Listener(
@@ -86,6 +90,10 @@ class PostgresDriver(OperatorDoors, HostedTables):
             except StopIteration as end:
                 registrations: list[Registration] = end.value
                 return registrations
+
+    def joining_steps(self, client: object) -> Steps[None]:
+        """As `MeetsCallers.joining_steps`: see callers.py."""
+        return self._callers.steps(client)
 
     def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
         """As `JoinsTransactions.register_steps`. What the caller's client raises becomes a `StoreError`."""

@@ -8,9 +8,10 @@ import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import psycopg
-from psycopg import IsolationLevel, pq
+from psycopg import BaseConnection, IsolationLevel, pq
 from psycopg.conninfo import make_conninfo
 
 from jobcontract.config import StoreSettings
@@ -37,6 +38,8 @@ class Server:
         self._password = settings.url.password.get_secret_value() if settings.url.password else None
         self._parameters = connection_parameters(settings, options)
         self._warned = False
+        self.reached: tuple[str, int, str] | None = None
+        """Host, port and database of the last connection that was made."""
         self.where = _describe(settings, options)
         """Hosts and database as people would say it, for errors."""
         self.location = _locate(self._parameters, options)
@@ -56,6 +59,7 @@ class Server:
             raise from_connecting(error, self.where, self._password) from None
         except UnicodeError as error:  # from the resolver, about a name that no host can have
             raise StoreError(f"can't connect to {self.where}: {error}") from None
+        self.reached = address_of(connection)
         connection.born = time.monotonic()
         # What psycopg's own BEGIN asks for, whatever the database's default is.
         connection.isolation_level = IsolationLevel.READ_COMMITTED
@@ -72,6 +76,12 @@ class Server:
             "machine; set sslmode=verify-full",
             stacklevel=2,
         )
+
+
+def address_of(connection: BaseConnection[Any]) -> tuple[str, int, str]:
+    """Host, port and database that `connection` reached, as it was told to."""
+    info = connection.info
+    return info.host, info.port, info.dbname
 
 
 def _describe(settings: StoreSettings, options: PostgresOptions) -> str:

@@ -67,9 +67,9 @@ class Sessions:
                 self._fits = False
             raise from_statement(error, self._server.where) from None
 
-    def run(self, statement: str, parameters: Sequence[object]) -> list[Row]:
-        """One statement, committed when it returns."""
-        with self.session() as connection:
+    def run(self, statement: str, parameters: Sequence[object], *, checked: bool = True) -> list[Row]:
+        """One statement, committed when it returns. `checked`: see `session`."""
+        with self.session(checked=checked) as connection:
             return self.send(connection, Statement(statement, parameters))
 
     def send(self, connection: Connection, statement: Statement) -> list[Row]:

@@ -63,6 +63,7 @@ class Statements:
         self.connections_left = self._verb("connections_left")
         self.index_state = self._verb("index_state")
         self.partitions_without = self._verb("partitions_without")
+        self.identity = self._verb("identity")
 
     def migration(self, file_name: str) -> str:
         """The DDL of ``schema/<file_name>`` as it is written, for `fill`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from jobcontract.contract import Dialect, Row, Statement, Steps, Transaction
+from jobcontract.contract import Dialect, Row, Statement, Transaction
 from jobcontract_postgres.connection import Connection
 from jobcontract_postgres.sessions import Sessions
 from jobcontract_postgres.statements import Statements, query, quote
@@ -30,10 +30,6 @@ class HostedTables:
                 yield _Open(connection, self.sessions.timeout)
             finally:
                 connection.expire_in(self.sessions.timeout)  # for the COMMIT or ROLLBACK
-
-    def joining_steps(self) -> Steps[None]:
-        """As `HostsTables.joining_steps`. Nothing to ask: in another database the tables are missing."""
-        yield from ()
 
     def wake(self, topic: str) -> Statement | None:
         """As `HostsTables.wake`."""

@@ -114,12 +114,13 @@ class SQLiteFileDriver(SQLiteDriver):
         del topic
         return None
 
-    def joining_steps(self) -> Steps[None]:
-        """As `HostsTables.joining_steps`.
+    def joining_steps(self, client: object) -> Steps[None]:
+        """As `MeetsCallers.joining_steps`.
 
         A file that is attached beside the main database would not do: across files, a commit in WAL mode is
         not atomic.
         """
+        del client  # its statement costs no round trip, and it can attach and detach
         databases = yield Statement("PRAGMA database_list", ())
         main = next((os.fsdecode(file or "") for _, name, file in databases if name in ("main", b"main")), "")
         if not self._is_own(main):
@@ -130,10 +131,7 @@ class SQLiteFileDriver(SQLiteDriver):
             )
 
     def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
-        """As `JoinsTransactions.register_steps`. Raises `InvalidJob` when the connection's main database is
-        another file.
-        """
-        yield from self.joining_steps()
+        """As `JoinsTransactions.register_steps`."""
         try:
             return (yield from register_steps(records))
         except Exception as error:

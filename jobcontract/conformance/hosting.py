@@ -131,7 +131,7 @@ class HostingChapter(Chapter):
                 with begin() as connection:
                     transaction = bind(connection)
                     assert transaction.dialect == store.hosting.dialect
-                    run_steps(transaction, store.hosting.joining_steps())
+                    run_steps(transaction, store.hosting.joining_steps(transaction.client))
                     notes.write(transaction, kind)
                 assert kind in notes.committed()
                 with pytest.raises(ApplicationError), begin() as connection:  # noqa: PT012

@@ -139,9 +139,12 @@ class OutboxDriver:
                 self._checked = True
             return _drive(transaction, self._registering.steps(records))
 
+    def joining_steps(self, client: object) -> Steps[None]:
+        """As `MeetsCallers.joining_steps`, of the outbox's database."""
+        return self._tables.joining_steps(client)
+
     def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
         """As `JoinsTransactions.register_steps`."""
-        yield from self._tables.joining_steps()
         return (yield from self._registering.steps(records))
 
     def install(self, *, dry_run: bool = False) -> list[Step]:

@@ -97,11 +97,14 @@ class Psycopg(Caller):
 
 
 class PsycopgBlock(Psycopg):
-    """psycopg in autocommit mode, inside ``with connection.transaction()``, with a row factory of its own."""
+    """psycopg in autocommit mode, inside ``with connection.transaction()``, with factories of its own: for
+    rows, and for cursors that read $1 instead of %s.
+    """
 
     def begin(self) -> psycopg.Connection[Any]:
         self.connection = psycopg.connect(**self.parts(), autocommit=True)
         self.connection.row_factory = cast(Any, psycopg.rows.dict_row)  # not the rows its type says
+        self.connection.cursor_factory = psycopg.RawCursor
         self.block = contextlib.ExitStack()
         self.block.enter_context(self.connection.transaction())
         return self.connection

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from jobcontract import Backend, Job, Registration, get_backend
+from jobcontract import Backend, InvalidJob, Job, Registration, get_backend
 from jobcontract.aio import AsyncBackend
 from tests.connections.callers import Psycopg
 from tests.servers.postgres import PostgresServer
@@ -66,3 +66,26 @@ def test_many_jobs_join_in_several_batches_and_the_first_of_a_key_wins(url: str,
     assert [answer.created for answer in answers] == [True] * (count - 1) + [False]
     assert answers[-1].job_id == jobs[0].id
     assert sum(stats.ready for stats in backend.stats()) == count - 1
+
+
+def test_a_cursor_factory_of_the_application_is_its_own_affair(url: str, backend: Backend) -> None:
+    async def register(face: AsyncBackend, connection: Connection) -> list[Registration]:
+        connection.cursor_factory = psycopg.AsyncRawCursor
+        return await face.register_many([Job(kind="k")], connection=connection)
+
+    (answer,) = in_a_transaction(url, backend, register)
+
+    assert backend.get(answer.job_id) is not None
+
+
+def test_a_connection_to_another_database_is_refused(
+    url: str, backend: Backend, postgres_server: PostgresServer
+) -> None:
+    elsewhere = postgres_server.url(database=postgres_server.create_database())
+
+    with pytest.raises(InvalidJob, match="connection: is open on the database"):
+        in_a_transaction(
+            elsewhere,
+            backend,
+            lambda face, connection: face.register_many([Job(kind="k")], connection=connection),
+        )

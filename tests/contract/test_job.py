@@ -342,3 +342,10 @@ def test_a_change_of_the_input_from_outside_does_not_reach_the_record() -> None:
 def test_a_key_is_text_and_nothing_is_made_text(key: object) -> None:
     with pytest.raises(InvalidJob, match="idempotency_key: input should be a valid string"):
         Job(kind="k", idempotency_key=cast("str", key))
+
+
+def test_a_field_whose_name_is_no_text_is_named_all_the_same() -> None:
+    with pytest.raises(InvalidJob) as raised:
+        Job(**{"kind": "k", "\ud800x": 1})
+    assert raised.value.field == "\\ud800x"
+    assert str(raised.value) == "\\ud800x: is not a field of a job: its name holds a lone surrogate"

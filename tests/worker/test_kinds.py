@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import types
 from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, Field, Json, SecretStr, ValidationError, computed_field
+from pydantic import BaseModel, ConfigDict, Field, Json, SecretStr, ValidationError, computed_field
 
 from jobcontract import ConfigError, InvalidJob, Job, JobInput
 
@@ -193,3 +196,57 @@ def test_a_secret_is_refused_for_its_mask_would_be_stored() -> None:
     ) as refusal:
         Login(password=SecretStr("canary")).to_job()
     assert "canary" not in str(refusal.value)
+
+
+class Tag(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    names: frozenset[str]
+
+
+class Tagged(JobInput, kind="tagged"):
+    tags: set[str]
+    groups: set[frozenset[str]]
+    nested: dict[str, list[Tag]]
+    numbers: frozenset[int] = Field(default=frozenset(), alias="ids")
+    ordered: tuple[str, ...] = ()
+
+
+def test_sets_are_written_in_one_order_and_what_is_ordered_in_its_own() -> None:
+    names = {"delta", "alpha", "charlie", "bravo", "echo"}
+    tagged = Tagged(
+        tags=names,
+        groups={frozenset(names), frozenset({"b", "a"})},
+        nested={"x": [Tag(names=frozenset(names))]},
+        ids=frozenset({30, 4, 100}),
+        ordered=("b", "a"),
+    )
+    in_order = sorted(names)
+    assert tagged.to_job().input_ref == {
+        "tags": in_order,
+        "groups": [["a", "b"], in_order],
+        "nested": {"x": [{"names": in_order}]},
+        "ids": [100, 30, 4],
+        "ordered": ["b", "a"],
+    }
+    assert Tagged.model_validate_json(tagged.to_job().input_json) == tagged
+
+
+def test_a_set_is_the_same_text_in_every_process() -> None:
+    script = (
+        "from jobcontract import JobInput\n"
+        "class Tagged(JobInput, kind='tagged'):\n"
+        "    tags: set[str]\n"
+        "print(Tagged(tags=set('abcdefgh')).to_job().input_json)\n"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert texts == {'{"tags":["a","b","c","d","e","f","g","h"]}\n'}
