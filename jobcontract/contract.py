@@ -855,10 +855,12 @@ class Diagnosis(Protocol):
         ...
 
 
+OUTBOX_COUNTED_UP_TO = 10_000
+"""Where the counts of an outbox end: one that grows must not be made slower by those who look at it."""
+
+
 class OutboxStats(NamedTuple):
-    """What waits in an outbox for one store. Each count ends at 10,001: an outbox that grows must not be made
-    slower by those who look at it.
-    """
+    """What waits in an outbox for one store. Each count ends at one more than `OUTBOX_COUNTED_UP_TO`."""
 
     oldest: timedelta | None
     """How long the oldest job that waits has been due, whatever holds it up (parked ones excepted)."""

@@ -12,6 +12,8 @@ from jobcontract_postgres.results import as_uuid
 from jobcontract_postgres.sessions import Sessions
 from jobcontract_postgres.statements import Statements
 
+_READS_FROM_A_PAGE = 140000
+"""The first version that can begin to read a table at one of its pages."""
 _LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
@@ -48,10 +50,16 @@ class OperatorDoors:
         return [_stored_job(row) for row in self.sessions.run(statement, parameters)]
 
     def stats(self) -> list[QueueStats]:
-        """As `Statistics.stats`. Bounded work; of the history, only what ended in the last ten seconds is
-        read.
-        """
-        return [_queue_stats(row) for row in self.sessions.run(self.statements.stats, ())]
+        """As `Statistics.stats`. Bounded work; of the history, only the last pages are read."""
+        queues = [_queue_stats(row) for row in self.sessions.run(self.statements.stats, ())]
+        if self.sessions.facts.version_number < _READS_FROM_A_PAGE:
+            return queues
+        ((partition, page),) = self.sessions.run(self.statements.history_end, ())
+        rows = self.sessions.run(self.statements.done_rate(partition), (f"({page},0)",))
+        rates: dict[str, float] = {row[0]: row[1] for row in rows}
+        idle = [_idle(name) for name in rates.keys() - {each.queue for each in queues}]
+        found = [each._replace(done_per_second=rates.get(each.queue, 0.0)) for each in (*queues, *idle)]
+        return sorted(found, key=lambda each: each.queue.encode())
 
     def cancel(self, job_ids: Sequence[str]) -> list[State | None]:
         """As `Cancellation.cancel`."""
@@ -90,7 +98,7 @@ def _sorted_ids(job_ids: Sequence[str]) -> str:
 
 
 def _queue_stats(row: Row) -> QueueStats:
-    queue, ready, scheduled, running, expired, dead, cancelled, oldest_ready, done_per_second, paused = row
+    queue, ready, scheduled, running, expired, dead, cancelled, oldest_ready, paused = row
     return QueueStats(
         queue=queue,
         ready=ready,
@@ -102,8 +110,12 @@ def _queue_stats(row: Row) -> QueueStats:
         cancelled=cancelled,
         oldest_ready=None if oldest_ready is None else timedelta(seconds=oldest_ready),
         paused=paused,
-        done_per_second=done_per_second,
     )
+
+
+def _idle(queue: str) -> QueueStats:
+    """A queue all of whose jobs are done."""
+    return QueueStats(queue, 0, 0, 0, 0, 0, None, 0, None, paused=False)
 
 
 def _stored_job(row: Row) -> StoredJob:

@@ -18,6 +18,7 @@ from jobcontract.cli import (
     doctor,
     init,
     jobs,
+    metrics,
     plugins,
     prune,
     queues,
@@ -183,6 +184,7 @@ for _command in (
     queues.queues,
     prune.prune,
     doctor.doctor,
+    metrics.metrics,
     backends.backends,
     config.config,
 ):

@@ -16,9 +16,10 @@ from jobcontract.cli.escape import ascii_json, one_line
 from jobcontract.cli.output import Cell, Column, console_on_stdout, note, print_json, say, show, table
 from jobcontract.cli.parameters import as_duration
 from jobcontract.cli.session import Session, pass_session
-from jobcontract.contract import QueueStats
+from jobcontract.contract import COUNTED_UP_TO, OUTBOX_COUNTED_UP_TO, OutboxStats, QueueStats
 from jobcontract.durations import format_duration
 from jobcontract.errors import StoreError
+from jobcontract.observation import Observation, Rates, observe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -52,21 +53,19 @@ def stats(session: Session, watch: bool, interval: timedelta, as_json: bool) -> 
 
     READY is due now, SCHEDULED is not due yet, EXPIRED is running with a lease that ran out (the next worker
     takes it back), OLDEST is how long the job that has been due the longest has been waiting; ? is what
-    this store does not count. A store that is away does not end --watch. With --watch and --json each look is
-    one line.
+    this store does not count, and 100,000+ where it stops. What waits in an outbox for this store is a line
+    of its own. A store that is away does not end --watch. With --watch and --json each look is one line.
     """
     given = click.get_current_context().get_parameter_source("interval")
     if not watch and given is not ParameterSource.DEFAULT:
         raise click.UsageError("--interval says how often to look again; it needs --watch.")
     backend = session.backend()
     if not watch:
-        found = backend.stats()
+        seen = observe(backend)
         if as_json:
-            print_json(_as_json(found, {}))
-        elif found:
-            show(*_table(found, None))
+            print_json(_as_json(seen, {}))
         else:
-            note("no queue has jobs or is paused")
+            _show(seen, None)
         return
     if interval < _SHORTEST_INTERVAL:
         raise click.BadParameter("must be 100ms or longer", param_hint="--interval")
@@ -80,34 +79,25 @@ def stats(session: Session, watch: bool, interval: timedelta, as_json: bool) -> 
 
 
 class _Look:
-    """What was seen at one time: the queues and how fast they finish jobs, or the error that hid them."""
+    """What was seen at one time, and how fast each queue finishes jobs; or the error that hid it."""
 
-    def __init__(self, queues: list[QueueStats], rates: dict[str, float], error: StoreError | None) -> None:
+    def __init__(self, seen: Observation, rates: dict[str, float], error: StoreError | None) -> None:
         self.at = datetime.now(UTC)
-        self.queues = queues
+        self.seen = seen
         self.rates = rates
         self.error = error
 
 
 def _look_again_and_again(backend: Backend, interval: timedelta) -> Iterator[_Look]:
-    before: dict[str, int] = {}
-    before_at = 0.0
+    rates = Rates()
     while True:
-        now = time.monotonic()
         try:
-            queues = backend.stats()
+            seen = observe(backend)
         except StoreError as error:
-            before = {}
-            yield _Look([], {}, error)
+            rates.forget()
+            yield _Look(Observation(None, None), {}, error)
         else:
-            done = {each.queue: each.done for each in queues if each.done is not None}
-            # What is pruned meanwhile is not work undone.
-            rates = {
-                name: max(0, done[name] - before[name]) / (now - before_at)
-                for name in done.keys() & before.keys()
-            }
-            before, before_at = done, now
-            yield _Look(queues, rates, None)
+            yield _Look(seen, rates.of(seen), None)
         time.sleep(interval.total_seconds())
 
 
@@ -121,7 +111,9 @@ def _watch_live(looks: Iterator[_Look]) -> None:
         shown: RenderableType = Text("")
         for look in looks:
             if look.error is None:
-                shown = table(*_table(look.queues, look.rates), console.width)
+                shown = table(*_table(look.seen.queues or [], look.rates), console.width)
+                if look.seen.outbox is not None:
+                    shown = Group(shown, Text(_outbox_line(look.seen.outbox)))
                 live.update(shown, refresh=True)
             else:
                 sentence = Text(f"{look.at:%H:%M:%S}Z {one_line(str(look.error))}", style="red")
@@ -132,7 +124,7 @@ def _watch_plainly(looks: Iterator[_Look]) -> None:
     for look in looks:
         say(f"{look.at:%Y-%m-%dT%H:%M:%SZ}")
         if look.error is None:
-            show(*_table(look.queues, look.rates))
+            _show(look.seen, look.rates)
         else:
             note(f"Error: {one_line(str(look.error))}")
 
@@ -143,7 +135,35 @@ def _watch_as_json(looks: Iterator[_Look]) -> None:
             note(f"Error: {one_line(str(look.error))}")
             continue
         at = look.at.isoformat().replace("+00:00", "Z")
-        say(ascii_json({"at": at, "queues": _as_json(look.queues, look.rates)}))
+        say(ascii_json({"at": at, **_as_json(look.seen, look.rates)}))
+
+
+def _show(seen: Observation, rates: dict[str, float] | None) -> None:
+    if seen.queues or (rates is not None and seen.queues is not None):
+        show(*_table(seen.queues, rates))
+    elif seen.queues is None:
+        note("this store does not count jobs")
+    else:
+        note("no queue has jobs or is paused")
+    if seen.outbox is not None:
+        say(_outbox_line(seen.outbox))
+
+
+def _outbox_line(outbox: OutboxStats) -> str:
+    oldest = "" if outbox.oldest is None else f" (the oldest for {format_duration(outbox.oldest)})"
+    return (
+        f"outbox: {_waiting(outbox.pending)} pending{oldest}, "
+        f"{_waiting(outbox.scheduled)} scheduled, "
+        f"{_waiting(outbox.parked)} parked"
+    )
+
+
+def _counted(number: int) -> str:
+    return f"{COUNTED_UP_TO:,}+" if number == COUNTED_UP_TO + 1 else f"{number:,}"
+
+
+def _waiting(number: int) -> str:
+    return f"{OUTBOX_COUNTED_UP_TO:,}+" if number > OUTBOX_COUNTED_UP_TO else f"{number:,}"
 
 
 _COLUMNS = (
@@ -169,13 +189,13 @@ def _table(
 def _row(each: QueueStats, rates: dict[str, float] | None) -> Sequence[Cell]:
     cells: list[Cell] = [
         (f"{each.queue} (paused)", "yellow") if each.paused else each.queue,
-        f"{each.ready:,}",
-        f"{each.scheduled:,}",
+        _counted(each.ready),
+        _counted(each.scheduled),
         f"{each.running:,}",
         (f"{each.expired:,}", "yellow" if each.expired else ""),
-        (f"{each.dead:,}", "red" if each.dead else ""),
+        (_counted(each.dead), "red" if each.dead else ""),
         "?" if each.done is None else f"{each.done:,}",
-        "?" if each.cancelled is None else f"{each.cancelled:,}",
+        "?" if each.cancelled is None else _counted(each.cancelled),
         "" if each.oldest_ready is None else format_duration(each.oldest_ready),
     ]
     if rates is not None:
@@ -184,22 +204,35 @@ def _row(each: QueueStats, rates: dict[str, float] | None) -> Sequence[Cell]:
     return cells
 
 
-def _as_json(queues: Sequence[QueueStats], rates: dict[str, float]) -> list[dict[str, object]]:
-    return [
-        {
-            "queue": each.queue,
-            "paused": each.paused,
-            "ready": each.ready,
-            "scheduled": each.scheduled,
-            "running": each.running,
-            "expired": each.expired,
-            "dead": each.dead,
-            "done": each.done,
-            "cancelled": each.cancelled,
-            "oldest_ready_seconds": each.oldest_ready.total_seconds()
-            if each.oldest_ready is not None
-            else None,
-            **({"done_per_second": rates[each.queue]} if each.queue in rates else {}),
-        }
-        for each in queues
-    ]
+def _as_json(seen: Observation, rates: dict[str, float]) -> dict[str, object]:
+    return {
+        "queues": None if seen.queues is None else [_queue_json(each, rates) for each in seen.queues],
+        "outbox": None if seen.outbox is None else _outbox_json(seen.outbox),
+    }
+
+
+def _queue_json(each: QueueStats, rates: dict[str, float]) -> dict[str, object]:
+    rate = rates.get(each.queue, each.done_per_second)
+    return {
+        "queue": each.queue,
+        "paused": each.paused,
+        "ready": each.ready,
+        "scheduled": each.scheduled,
+        "running": each.running,
+        "expired": each.expired,
+        "dead": each.dead,
+        "done": each.done,
+        "cancelled": each.cancelled,
+        "oldest_ready_seconds": each.oldest_ready.total_seconds() if each.oldest_ready is not None else None,
+        **({} if rate is None else {"done_per_second": rate}),
+    }
+
+
+def _outbox_json(outbox: OutboxStats) -> dict[str, object]:
+    return {
+        "pending": outbox.pending,
+        "held_up": outbox.held_up,
+        "scheduled": outbox.scheduled,
+        "parked": outbox.parked,
+        "oldest_seconds": None if outbox.oldest is None else outbox.oldest.total_seconds(),
+    }

@@ -11,12 +11,12 @@ from datetime import timedelta
 
 from jobcontract.cli.escape import one_line
 from jobcontract.cli.output import Column, console_on_stdout, table
-from jobcontract.contract import OutboxStats
+from jobcontract.contract import OUTBOX_COUNTED_UP_TO, OutboxStats
 from jobcontract.durations import format_duration
 from jobcontract.errors import StoreError
 from jobcontract_outbox.relay import Relay, TargetLoop
 from jobcontract_outbox.statements import Statements
-from jobcontract_outbox.status import COUNTED, read_status
+from jobcontract_outbox.status import read_status
 
 log = logging.getLogger("jobcontract.relay")
 
@@ -106,7 +106,7 @@ def state_of(loop: TargetLoop, status: OutboxStats | None) -> tuple[str, str]:
 
 def pending_words(number: int) -> str:
     """``9,999``, or ``10,000+`` where counting ended."""
-    return f"{COUNTED:,}+" if number > COUNTED else f"{number:,}"
+    return f"{OUTBOX_COUNTED_UP_TO:,}+" if number > OUTBOX_COUNTED_UP_TO else f"{number:,}"
 
 
 def status_json(name: str, status: OutboxStats) -> dict[str, object]:

@@ -17,6 +17,7 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 
 from jobcontract.contract import (
+    OUTBOX_COUNTED_UP_TO,
     Ailment,
     Cancellation,
     Capabilities,
@@ -61,7 +62,7 @@ from jobcontract_outbox.instants import read_instant
 from jobcontract_outbox.registering import Registering
 from jobcontract_outbox.schema import Schema
 from jobcontract_outbox.statements import Statements, single
-from jobcontract_outbox.status import COUNTED, read_status
+from jobcontract_outbox.status import read_status
 
 Result = TypeVar("Result")
 
@@ -355,7 +356,7 @@ def _drive(transaction: Transaction, steps: Steps[Result]) -> Result:
 
 
 def _many(count: int) -> str:
-    return f"more than {COUNTED:,}" if count > COUNTED else f"{count:,}"
+    return f"more than {OUTBOX_COUNTED_UP_TO:,}" if count > OUTBOX_COUNTED_UP_TO else f"{count:,}"
 
 
 def _cursor(cursor: str | None) -> str:

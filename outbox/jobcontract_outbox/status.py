@@ -8,9 +8,6 @@ from jobcontract.contract import HostsTables, OutboxStats
 from jobcontract_outbox.schema import Schema
 from jobcontract_outbox.statements import Statements, single
 
-COUNTED = 10_000
-"""Counting ends here: an outbox that grows must not be made slower by who looks at it."""
-
 
 def read_status(host: HostsTables, schema: Schema, statements: Statements, target: str) -> OutboxStats:
     """Asks the outbox. Bounded work, however many rows there are. Raises `StoreError`."""

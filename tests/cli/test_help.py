@@ -60,7 +60,13 @@ def test_each_command_of_ours_takes_the_shared_options(entry: Entry) -> None:
 
 def test_reading_commands_speak_json() -> None:
     """What a program might read: everything but what only acts and what prints lines for programs anyway."""
-    silent = {"jobctl worker", "jobctl queues pause", "jobctl queues resume", "jobctl dead export"}
+    silent = {
+        "jobctl worker",
+        "jobctl metrics",
+        "jobctl queues pause",
+        "jobctl queues resume",
+        "jobctl dead export",
+    }
     without = {
         entry.path
         for entry in VERBS

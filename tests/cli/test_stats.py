@@ -32,7 +32,7 @@ def test_it_counts_each_state_of_each_queue(run: Run, backend: Backend) -> None:
     ]
     assert lines[1][:8] == ["default", "1", "1", "0", "0", "0", "0", "0"]
     assert lines[2] == ["other", "(paused)", "0", "0", "1", "0", "1", "1", "1"]
-    first, second = run("stats", "--json").json()
+    first, second = run("stats", "--json").json()["queues"]
     assert first["oldest_ready_seconds"] >= 0
     assert {key: first[key] for key in ("queue", "ready", "scheduled", "paused")} == {
         "queue": "default",
@@ -45,7 +45,7 @@ def test_it_counts_each_state_of_each_queue(run: Run, backend: Backend) -> None:
 
 def test_an_empty_store_is_said(run: Run, backend: Backend) -> None:
     assert run("stats") == Ran(0, "", "no queue has jobs or is paused\n")
-    assert run("stats", "--json").json() == []
+    assert run("stats", "--json").json() == {"queues": [], "outbox": None}
 
 
 def test_watching_ends_with_ctrl_c_and_shows_the_rate(backend: Backend, folder: Path) -> None:
@@ -96,3 +96,18 @@ def test_an_interval_without_a_watch_is_bad_usage(run: Run, backend: Backend) ->
     ran = run("stats", "--interval", "1s")
     assert (ran.code, ran.out) == (2, "")
     assert "--interval says how often to look again; it needs --watch." in ran.err
+
+
+def test_what_waits_in_an_outbox_is_a_line_of_its_own(run: Run, backend: Backend, folder: Path) -> None:
+    tables = f'[backends.main]\nurl = "sqlite:///{folder}/jobcontract.db"\n'
+    tables += f'[backends.target]\nurl = "sqlite:///{folder}/target.db"\noutbox = "main"\n'
+    (folder / "jobcontract.toml").write_text(tables)
+    assert run("init", "--backend", "target").code == 0
+    for delay in ("0s", "0s", "1h"):
+        assert run("register", "k", "--in", delay, "--backend", "target").code == 0
+    ran = run("stats", "--backend", "target")
+    assert ran.out.startswith("outbox: 2 pending (the oldest for ")
+    assert ran.out.endswith("), 1 scheduled, 0 parked\n")
+    outbox = run("stats", "--backend", "target", "--json").json()["outbox"]
+    assert (outbox["pending"], outbox["scheduled"], outbox["parked"]) == (2, 1, 0)
+    assert outbox["oldest_seconds"] >= 0

@@ -17,7 +17,7 @@ from tests.postgres.conftest import OpenStore
 from tests.postgres.stores import Store, jobs, until
 from tests.servers.postgres import PostgresServer
 
-OF_002 = ["dead_jobs_finished", "dead_jobs_queue", "done_jobs_finished"]
+OF_002 = ["dead_jobs_finished", "dead_jobs_queue"]
 
 
 @pytest.fixture

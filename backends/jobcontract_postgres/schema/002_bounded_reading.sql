@@ -1,8 +1,7 @@
 -- Oldest code that works with this: 1
 --
--- What pruning, the rate of completions and the numbers of dead jobs read, without walking over the rest. On tables that are in
--- use an index is built before the rest of its migration, without a lock that anybody would notice: see indexes.py.
-CREATE INDEX done_jobs_finished ON {schema}.done_jobs (finished_at);
+-- What pruning and the numbers of dead jobs read, without walking over the rest. On tables that are in use an index is built
+-- before the rest of its migration, without a lock that anybody would notice: see indexes.py.
 CREATE INDEX dead_jobs_finished ON {schema}.dead_jobs (state, finished_at);
 CREATE INDEX dead_jobs_queue ON {schema}.dead_jobs (queue, state);
 

@@ -1,7 +1,6 @@
--- Each queue in numbers: (queue, ready, scheduled, running, expired, dead, cancelled, how long the first has been due, done per
--- second, paused).
--- Bounded work, whatever is in the tables: a jump along the index from queue to queue, ranges that are counted up to 100,001, all of
--- what runs, and the jobs that ended in the last ten seconds (at most 100,000, and then over the shorter time).
+-- Each queue in numbers: (queue, ready, scheduled, running, expired, dead, cancelled, how long the first has been due, paused).
+-- Bounded work, whatever is in the tables: a jump along the index from queue to queue, ranges that are counted up to 100,001, and
+-- all of what runs. The history is not read: see done_rate.sql.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT clock_timestamp() AS time
 ), waiting_queue (queue) AS (
@@ -60,36 +59,19 @@ WITH RECURSIVE clock AS MATERIALIZED (
            ) AS job) AS cancelled
     FROM ended_queue
     WHERE queue IS NOT NULL
-), latest AS MATERIALIZED (
-    SELECT queue, finished_at
-    FROM {schema}.done_jobs
-    WHERE finished_at > statement_timestamp() - interval '10 s'
-    ORDER BY finished_at DESC
-    LIMIT 100000
-), done AS (
-    SELECT queue,
-           count(*) / CASE
-               WHEN (SELECT count(*) FROM latest) < 100000 THEN 10
-               ELSE greatest(extract(epoch FROM (SELECT max(finished_at) - min(finished_at) FROM latest))::float8, 0.001)
-           END AS per_second
-    FROM latest
-    GROUP BY queue
 ), paused AS (
     SELECT name AS queue FROM {schema}.queues WHERE paused
 ), known AS (
-    SELECT queue FROM waiting UNION SELECT queue FROM running UNION SELECT queue FROM ended UNION SELECT queue FROM done
-    UNION SELECT queue FROM paused
+    SELECT queue FROM waiting UNION SELECT queue FROM running UNION SELECT queue FROM ended UNION SELECT queue FROM paused
 )
 SELECT known.queue,
        least(coalesce(ready, 0), 100001)::integer, least(coalesce(scheduled, 0), 100001)::integer,
        coalesce(running, 0), coalesce(expired, 0), coalesce(dead, 0), coalesce(cancelled, 0),
        extract(epoch FROM (SELECT time FROM clock) - first_due)::float8,
-       coalesce(per_second, 0)::float8,
        paused.queue IS NOT NULL
 FROM known
 LEFT JOIN waiting ON waiting.queue = known.queue
 LEFT JOIN running ON running.queue = known.queue
 LEFT JOIN ended ON ended.queue = known.queue
-LEFT JOIN done ON done.queue = known.queue
 LEFT JOIN paused ON paused.queue = known.queue
 ORDER BY known.queue COLLATE "C"
