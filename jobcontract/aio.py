@@ -32,6 +32,7 @@ from jobcontract.contract import (
     Failure,
     Feature,
     JobRecord,
+    NotesRead,
     QueueStats,
     Registration,
     Rescued,
@@ -233,6 +234,14 @@ class AsyncBackend:
     async def resume(self, queue: str) -> None:
         """`Backend.resume`."""
         await _on_thread(self.backend.resume, queue)
+
+    async def read_notes(self, names: Sequence[str]) -> NotesRead:
+        """`Backend.read_notes`."""
+        return await _on_thread(self.backend.read_notes, names)
+
+    async def write_note(self, name: str, text: str, *, expected: str | None) -> bool:
+        """`Backend.write_note`."""
+        return await _on_thread(self.backend.write_note, name, text, expected=expected)
 
     async def capabilities(self) -> Capabilities:
         """`Backend.capabilities`, as a method: it may contact the server."""

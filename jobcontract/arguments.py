@@ -19,9 +19,12 @@ from jobcontract.contract import (
     TimedLease,
 )
 from jobcontract.errors import InvalidJob, Unsupported
+from jobcontract.jsontext import UnstorableText, check_text
 
 DEFAULT_LEASE = timedelta(minutes=2)
 _LONGEST_DELAY = timedelta(days=366 * 10)
+_MAX_NOTE_NAME_BYTES = 256
+_MAX_NOTE_BYTES = 64 * 1024
 _queue_name: TypeAdapter[str] = TypeAdapter(QueueName)
 
 
@@ -117,6 +120,26 @@ def check_delay(field: str, delay: timedelta) -> None:
         raise InvalidJob(field, f"must be a timedelta, not {type(delay).__name__}")
     if not timedelta() <= delay <= _LONGEST_DELAY:
         raise InvalidJob(field, f"must be between nothing and ten years, not {delay}")
+
+
+def check_note_name(name: str) -> str:
+    """The name of a note. Raises `InvalidJob`."""
+    return _check_bytes("name", name, 1, _MAX_NOTE_NAME_BYTES)
+
+
+def check_note_text(text: str) -> str:
+    """The text of a note. Raises `InvalidJob`."""
+    return _check_bytes("text", text, 0, _MAX_NOTE_BYTES)
+
+
+def _check_bytes(field: str, text: str, least: int, most: int) -> str:
+    try:
+        size = len(check_text(text).encode())
+    except UnstorableText as error:
+        raise InvalidJob(field, str(error)) from None
+    if not least <= size <= most:
+        raise InvalidJob(field, f"must have {least} to {most} bytes of UTF-8, not {size}")
+    return text
 
 
 def check_id(job_id: UUID | str) -> str:

@@ -25,6 +25,8 @@ from jobcontract.arguments import (
     check_id,
     check_lease,
     check_limit,
+    check_note_name,
+    check_note_text,
     check_queues,
     check_supported,
     utf8_length,
@@ -51,6 +53,8 @@ from jobcontract.contract import (
     JoinsTransactions,
     Lease,
     Lookup,
+    Notes,
+    NotesRead,
     OutboxStats,
     Page,
     Pausing,
@@ -484,6 +488,27 @@ class Backend:
             raise self._lacking("pause")
         (name,) = check_queues([queue])
         self._perform("resume", 1, lambda: door.resume(name))
+
+    def read_notes(self, names: Sequence[str]) -> NotesRead:
+        """The notes of these names (small texts that outlive every process), and the store's clock."""
+        door = self.driver
+        if not isinstance(door, Notes):
+            raise self._lacking("notes")
+        checked = list(dict.fromkeys(check_note_name(name) for name in names))
+        if not checked:
+            raise InvalidJob("names", "must name at least one note")
+        return self._perform("read_notes", len(checked), lambda: door.read_notes(checked))
+
+    def write_note(self, name: str, text: str, *, expected: str | None) -> bool:
+        """Write `text` if the note says `expected` now (None: if there is none); whether it did.
+
+        When it raises `StoreUnavailable`, the note may have been written: read it again.
+        """
+        door = self.driver
+        if not isinstance(door, Notes):
+            raise self._lacking("notes")
+        checked = check_note_name(name), check_note_text(text)
+        return self._perform("write_note", 1, lambda: door.write_note(*checked, expected))
 
     def install(self, *, dry_run: bool = False) -> list[Step]:
         """Create or upgrade what the store needs (`jobctl init`). Idempotent. The steps that were, or would

@@ -129,6 +129,32 @@ class RelayTable(BaseModel):
     """How long the outbox knows a job that was published, and holds its idempotency key."""
 
 
+class ScheduleTable(BaseModel):
+    """``[schedules.NAME]``: work that recurs. See `jobcontract.schedules`, which checks what it says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: str
+    cron: str | None = None
+    """Five fields, such as ``0 2 * * *``; or `every`."""
+    every: PositiveDuration | None = None
+    """An interval in real time, in whole seconds; or `cron`."""
+    timezone: str | None = None
+    """In which time zone of the IANA database `cron` is read; else UTC."""
+    input: dict[str, Any] = Field(default_factory=dict[str, Any])
+    queue: str = "default"
+    priority: int = 0
+    max_attempts: int = 5
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    catch_up: PositiveDuration = timedelta(hours=1)
+    """How late a tick is still inserted without being asked; what is later is a gap (`jobctl schedule gaps`).
+    """
+    backend: StoreName | None = None
+    """Where the jobs go; else to the default backend."""
+
+
+ScheduleName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}\z")]
+
 _STORE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,62}\Z")
 
 
@@ -146,6 +172,7 @@ class Settings(BaseSettings):
     """The largest `input_ref`, as JSON in bytes, that `register` takes."""
     worker: WorkerTable = WorkerTable()
     relay: RelayTable = RelayTable()
+    schedules: dict[ScheduleName, ScheduleTable] = Field(default_factory=dict[str, ScheduleTable])
     source: Path | None = Field(default=None, exclude=True)
     """The file the settings came from. Not a setting."""
 
@@ -304,6 +331,8 @@ def _known_keys(location: tuple[int | str, ...]) -> list[str]:
         return list(WorkerTable.model_fields)
     if location[:1] == ("relay",) and len(location) > 1:
         return list(RelayTable.model_fields)
+    if location[:1] == ("schedules",) and len(location) > 2:
+        return list(ScheduleTable.model_fields)
     return [name for name in Settings.model_fields if name != "source"]
 
 

@@ -497,12 +497,12 @@ class Scheduling:
 
 
 Feature: TypeAlias = Literal[
-    "cancel", "deduplication", "fsync", "lookup", "pause", "priorities", "prune", "requeue", "scheduling",
-    "stats", "timed_lease", "transactions",
+    "cancel", "deduplication", "fsync", "lookup", "notes", "pause", "priorities", "prune", "requeue",
+    "scheduling", "stats", "timed_lease", "transactions",
 ]  # fmt: skip
 FEATURES: tuple[Feature, ...] = (
-    "cancel", "deduplication", "fsync", "lookup", "pause", "priorities", "prune", "requeue", "scheduling",
-    "stats", "timed_lease", "transactions",
+    "cancel", "deduplication", "fsync", "lookup", "notes", "pause", "priorities", "prune", "requeue",
+    "scheduling", "stats", "timed_lease", "transactions",
 )  # fmt: skip
 
 
@@ -796,6 +796,35 @@ class Pausing(Protocol):
         ...
 
 
+class NotesRead(NamedTuple):
+    """What `Notes.read_notes` found."""
+
+    now: datetime
+    """UTC, by the store's clock."""
+    values: dict[str, str]
+    """Of those notes that exist."""
+
+
+@runtime_checkable
+class Notes(Protocol):
+    """Feature "notes": small texts by name that outlive every process, such as how far a schedule has come.
+
+    As durable as jobs are. A name has 1 to 256 bytes, a text at most 64 KiB; both can be stored (no NUL, no
+    lone surrogate).
+    """
+
+    def read_notes(self, names: Sequence[str]) -> NotesRead:
+        """The notes of these names, and the store's clock."""
+        ...
+
+    def write_note(self, name: str, text: str, expected: str | None) -> bool:
+        """Write `text`, if the note says `expected` now (None: if there is no such note); whether it did.
+
+        Of several that expect the same, one writes.
+        """
+        ...
+
+
 @runtime_checkable
 class DeadLetters(Protocol):
     """The dead of a store that can't look a job up: what `jobctl dead` needs where there is neither `Lookup`
@@ -885,6 +914,22 @@ class ThroughOutbox(Protocol):
 
     def outbox_stats(self) -> OutboxStats:
         """What waits there. Does not contact the store behind it."""
+        ...
+
+
+@runtime_checkable
+class RegistersByStatement(Protocol):
+    """A SQL store in which one statement registers a job, without parameters and without this library: for
+    pg_cron. No feature of its own.
+    """
+
+    def registration_sql(self, record: JobRecord) -> str:
+        """The statement that registers `record`, which has a key, each time that it is run: under an id of
+        its own, due now.
+
+        ``{minute}`` in the key and in the headers is the minute in which it is run, such as
+        ``2026-11-30T02:00Z``: so it registers one job per minute, however often it is run.
+        """
         ...
 
 
@@ -1034,6 +1079,7 @@ _SIDE_DOORS: dict[Feature, type] = {
     "requeue": Requeue,
     "prune": Pruning,
     "pause": Pausing,
+    "notes": Notes,
 }
 
 

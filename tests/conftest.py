@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 from tests.servers.fixtures import (
+    pg_cron_programs,
     pgbouncer_programs,
     pgbouncer_server,
     postgres_programs,
@@ -20,6 +21,7 @@ from tests.servers.fixtures import (
 )
 
 __all__ = [
+    "pg_cron_programs",
     "pgbouncer_programs",
     "pgbouncer_server",
     "postgres_programs",

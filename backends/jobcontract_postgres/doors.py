@@ -1,13 +1,13 @@
-"""The side doors for operators: look, count, cancel, requeue, prune, pause."""
+"""The side doors: look, count, cancel, requeue, prune, pause, leave notes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from jobcontract.contract import JobRecord, Page, QueueStats, Row, State, StoredJob
+from jobcontract.contract import JobRecord, NotesRead, Page, QueueStats, Row, State, StoredJob
 from jobcontract.errors import InvalidJob
-from jobcontract_postgres.arrays import plain
+from jobcontract_postgres.arrays import plain, texts
 from jobcontract_postgres.results import as_uuid
 from jobcontract_postgres.sessions import Sessions
 from jobcontract_postgres.statements import Statements
@@ -18,7 +18,7 @@ _LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 class OperatorDoors:
-    """`Lookup`, `Statistics`, `Cancellation`, `Requeue`, `Pruning` and `Pausing`."""
+    """`Lookup`, `Statistics`, `Cancellation`, `Requeue`, `Pruning`, `Pausing` and `Notes`."""
 
     def __init__(self, sessions: Sessions, statements: Statements) -> None:
         self.sessions = sessions
@@ -86,6 +86,16 @@ class OperatorDoors:
     def resume(self, queue: str) -> None:
         """As `Pausing.resume`."""
         self.sessions.run(self.statements.resume, (queue,))
+
+    def read_notes(self, names: Sequence[str]) -> NotesRead:
+        """As `Notes.read_notes`."""
+        rows = self.sessions.run(self.statements.read_notes, (texts(names),))
+        return NotesRead(rows[0][2], {name: note for name, note, _ in rows if note is not None})
+
+    def write_note(self, name: str, text: str, expected: str | None) -> bool:
+        """As `Notes.write_note`."""
+        parameters = (text, name, expected, name, text, expected)
+        return bool(self.sessions.run(self.statements.write_note, parameters))
 
     def _states(self, job_ids: Sequence[str]) -> list[State | None]:
         rows = self.sessions.run(self.statements.states, (_sorted_ids(job_ids),))

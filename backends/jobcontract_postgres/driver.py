@@ -105,6 +105,12 @@ class PostgresDriver(OperatorDoors, HostedTables):
                 raise
             raise from_statement(client_error, "PostgreSQL on the caller's connection") from None
 
+    def registration_sql(self, record: JobRecord) -> str:
+        """As `RegistersByStatement.registration_sql`."""
+        parameters = (record.queue, record.idempotency_key, record.fingerprint)
+        rest = (record.max_attempts, record.priority, record.kind, record.headers, record.input_ref)
+        return self.statements.register_by_itself((*parameters, *rest))
+
     def claim(self, queues: Sequence[str], limit: int, lease: timedelta) -> list[ClaimedRecord]:
         """As `Driver.claim`. An empty answer is verified by a survey, where that is not too dear."""
         probes = self.low_water.probes(queues, PRIORITIES)

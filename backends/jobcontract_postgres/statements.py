@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from hashlib import blake2b
 from importlib.resources import files
 
 from psycopg import sql
 
 _PLACE = re.compile(r"\{(schema|name|channel|history|wake)\}")
+_PARAMETER = re.compile(r"(?<!%)%s")
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _MAX_IDENTIFIER_BYTES = 63
 
@@ -65,6 +67,8 @@ class Statements:
         self.index_state = self._verb("index_state")
         self.partitions_without = self._verb("partitions_without")
         self.identity = self._verb("identity")
+        self.read_notes = self._verb("read_notes")
+        self.write_note = self._verb("write_note")
 
     def migration(self, file_name: str) -> str:
         """The DDL of ``schema/<file_name>`` as it is written, for `fill`."""
@@ -85,6 +89,13 @@ class Statements:
     def free_keys(self, partition: str) -> str:
         """See ``sql/free_keys.sql``."""
         return self._verb("free_keys", history=partition)
+
+    def register_by_itself(self, parameters: Sequence[object]) -> str:
+        """See ``sql/register_by_itself.sql``, with the parameters in it."""
+        text = self._fill("register_by_itself", "done_jobs")
+        first, *rest = (part.replace("%%", "%") for part in _PARAMETER.split(text))
+        literals = (sql.Literal(parameter).as_string() for parameter in parameters)
+        return first + "".join(literal + text for literal, text in zip(literals, rest, strict=True))
 
     def _verb(self, name: str, history: str = "done_jobs") -> str:
         # Comments go, because psycopg caches its translation of a statement only below 4096 characters. The

@@ -1,5 +1,5 @@
 """What a Redis store can do beyond the verbs of `Driver`: look up, count, cancel, requeue, prune, pause,
-diagnose, install.
+diagnose, leave notes, install.
 """
 
 from __future__ import annotations
@@ -9,12 +9,33 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import cast
 
-from jobcontract.contract import Ailment, Expectations, Page, QueueStats, State, Step, StoredJob
+from jobcontract.contract import (
+    Ailment,
+    Expectations,
+    NotesRead,
+    Page,
+    QueueStats,
+    State,
+    Step,
+    StoredJob,
+)
 from jobcontract.errors import StoreError
 from jobcontract_redis import diagnosis
-from jobcontract_redis.bodies import milliseconds, stored_job
+from jobcontract_redis.bodies import instant, milliseconds, stored_job
 from jobcontract_redis.namespace import Namespace
-from jobcontract_redis.scripts import CANCEL, GET, JOBS, PAUSE, PRUNE, REQUEUE, RESUME, STATS, Script
+from jobcontract_redis.scripts import (
+    CANCEL,
+    GET,
+    JOBS,
+    PAUSE,
+    PRUNE,
+    READ_NOTES,
+    REQUEUE,
+    RESUME,
+    STATS,
+    WRITE_NOTE,
+    Script,
+)
 
 _LOOKED_AT = 1000
 """How many jobs one script looks at for a page."""
@@ -161,6 +182,20 @@ class SideDoors:
 
     def clock(self) -> datetime:
         return diagnosis.clock(self._namespace.link)
+
+    # -- Notes ---------------------------------------------------------------------------------------------
+
+    def read_notes(self, names: Sequence[str]) -> NotesRead:
+        (answer,) = self._namespace.contact().run([self._namespace.call("", READ_NOTES, *names)])
+        now, *texts = cast("list[bytes]", answer)
+        found = zip(names, texts, strict=True)
+        return NotesRead(instant(int(now)), {name: text[1:].decode() for name, text in found if text})
+
+    def write_note(self, name: str, text: str, expected: str | None) -> bool:
+        words = (name, text) if expected is None else (name, text, expected)
+        call = self._namespace.call("", WRITE_NOTE, *words)
+        (answer,) = self._namespace.contact().run([call], replicas=self._namespace.options.wait_replicas)
+        return bool(answer)
 
     # -- Installation --------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 ``{namespace:queue}:NAME``        what belongs to one queue: one slot of a cluster (see lua/)
 ``{namespace:}:schema``    HASH  "version": the layout of the keys; made by `jobctl init`
 ``{namespace:}:queues``    SET   the queues that ever had a job or were paused
+``{namespace:}:notes``     HASH  texts by name: how far each schedule has come
 =========================  ====  =======================================================
 """
 

@@ -1,4 +1,4 @@
-"""The side doors for operators: look, count, cancel, requeue, prune, pause."""
+"""The side doors: look, count, cancel, requeue, prune, pause, leave notes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import threading
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from jobcontract.contract import Page, QueueStats, State, StoredJob
+from jobcontract.contract import NotesRead, Page, QueueStats, State, StoredJob
 from jobcontract_sqlite import statements
 from jobcontract_sqlite.connections import Connections
-from jobcontract_sqlite.instants import to_length
+from jobcontract_sqlite.instants import from_microseconds, to_length
 from jobcontract_sqlite.lookup import select_job, select_page
 from jobcontract_sqlite.rows import only_column, queue_stats, states_of, stored_job
 
 
 class OperatorDoors:
-    """`Lookup`, `Statistics`, `Cancellation`, `Requeue`, `Pruning` and `Pausing`, over `connections`."""
+    """`Lookup`, `Statistics`, `Cancellation`, `Requeue`, `Pruning`, `Pausing`, `Notes`, on `connections`."""
 
     def __init__(self, connections: Connections) -> None:
         self.connections = connections
@@ -76,6 +76,21 @@ class OperatorDoors:
         with self.connections.write() as connection:
             connection.execute(statements.RESUME, {"queue": queue})
         self._wake()
+
+    def read_notes(self, names: Sequence[str]) -> NotesRead:
+        """As `Notes.read_notes`."""
+        with self.connections.read() as connection:
+            rows = connection.execute(statements.READ_NOTES, {"names": json.dumps(names)}).fetchall()
+        return NotesRead(
+            from_microseconds(rows[0][2]), {name: note for name, note, _ in rows if note is not None}
+        )
+
+    def write_note(self, name: str, text: str, expected: str | None) -> bool:
+        """As `Notes.write_note`."""
+        statement = statements.WRITE_NOTE if expected is None else statements.CHANGE_NOTE
+        parameters = {"name": name, "text": text, "expected": expected}
+        with self.connections.write() as connection:
+            return connection.execute(statement, parameters).fetchone() is not None
 
     def _wake(self) -> None:
         with self._woken:

@@ -47,6 +47,7 @@ _DOORS: dict[Feature, str] = {
     "requeue": "retry dead jobs",
     "prune": "prune",
     "pause": "pause queues",
+    "notes": "keep the place of schedules",
 }
 
 

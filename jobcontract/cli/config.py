@@ -11,7 +11,7 @@ import click
 from jobcontract.cli.command import Command, Group, json_option
 from jobcontract.cli.output import print_fields, print_json
 from jobcontract.cli.session import Session, pass_session
-from jobcontract.config import DEFAULT_URL, Settings
+from jobcontract.config import DEFAULT_URL, ScheduleTable, Settings
 from jobcontract.durations import format_duration
 from jobcontract.errors import ConfigError
 
@@ -44,6 +44,7 @@ def show(session: Session, as_json: bool) -> None:
         "backends": {name: _backend(settings, name) for name in sorted(settings.backends)},
         "worker": {name: _table_value(value) for name, value in settings.worker},
         "relay": {name: _table_value(value) for name, value in settings.relay},
+        "schedules": {name: _schedule(table) for name, table in sorted(settings.schedules.items())},
     }
     if as_json:
         print_json(values)
@@ -60,6 +61,11 @@ def show(session: Session, as_json: bool) -> None:
         ),
         *((f"worker.{name}", _table_value(value)) for name, value in settings.worker),
         *((f"relay.{name}", _table_value(value)) for name, value in settings.relay),
+        *(
+            (f"schedules.{name}.{option}", value)
+            for name, table in sorted(settings.schedules.items())
+            for option, value in _schedule(table).items()
+        ),
     ]
     print_fields((name, str(value)) for name, value in fields)
 
@@ -85,6 +91,12 @@ def _hidden(options: Mapping[str, object]) -> dict[str, object]:
         name: value if value is None or isinstance(value, (bool, int, float)) else "***"
         for name, value in sorted(options.items())
     }
+
+
+def _schedule(table: ScheduleTable) -> dict[str, object]:
+    """Without the input and the headers, which are the application's."""
+    shown = {name: _table_value(value) for name, value in table if value not in (None, {})}
+    return {name: "..." if name in ("input", "headers") else value for name, value in shown.items()}
 
 
 def _table_value(value: object) -> object:

@@ -23,6 +23,7 @@ from jobcontract.cli import (
     prune,
     queues,
     register,
+    schedule,
     stats,
     worker,
 )
@@ -182,6 +183,7 @@ for _command in (
     jobs.jobs,
     dead.dead,
     queues.queues,
+    schedule.schedule,
     prune.prune,
     doctor.doctor,
     metrics.metrics,

@@ -65,6 +65,7 @@ from jobcontract.errors import StoreError, Unsupported
     metavar="DURATION",
     help="How often it looks for the jobs of workers that died; else 15s.",
 )
+@click.option("--no-schedules", is_flag=True, help="Leave the schedules of the configuration to others.")
 @pass_session
 def worker(
     session: Session,
@@ -73,6 +74,7 @@ def worker(
     queues: tuple[str, ...],
     processes: int,
     until_empty: bool,
+    no_schedules: bool,
     **settings: int | timedelta | None,
 ) -> None:
     """Run jobs with an application's handlers.
@@ -85,9 +87,10 @@ def worker(
     with 2: a setting that can't work, a schema that is missing or of another version, a store that refuses
     from the start.
 
-    What is not given comes from [worker] in the configuration.
+    What is not given comes from [worker] in the configuration. The [schedules] of the backend are run, too.
     """
     # Here, so that the other commands don't import asyncio and all that a worker needs.
+    from jobcontract.schedules import load_schedules
     from jobcontract.worker import (
         Supervisor,
         Worker,
@@ -105,7 +108,8 @@ def worker(
         command = [sys.executable, "-m", "jobcontract", *session.arguments]
         code = Supervisor(command, processes, until_empty=until_empty).run()
         click.get_current_context().exit(code)
-    running = Worker(session.backend(), load_handlers(target), options)
+    schedules = [] if no_schedules else load_schedules(session.settings, session.store().name)
+    running = Worker(session.backend(), load_handlers(target), options, schedules=schedules)
     follow_supervisor(running)
     try:
         running.run()

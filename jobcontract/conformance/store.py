@@ -26,6 +26,7 @@ from jobcontract.contract import (
     Job,
     Lease,
     Lookup,
+    Notes,
     Pausing,
     Pruning,
     QueueStats,
@@ -263,6 +264,14 @@ class Store:
     def hosting(self) -> HostsTables:
         assert isinstance(self.driver, HostsTables), "the test has not said that it goes through this door"
         return self.driver
+
+    @property
+    def notes(self) -> Notes:
+        return self.notes_of(self.driver)
+
+    def notes_of(self, client: Driver) -> Notes:
+        assert isinstance(client, Notes), "the driver declares the door and has no such methods"
+        return client
 
     # Looking ----------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from jobcontract.conformance.hosting import HostingChapter
 from jobcontract.conformance.keys import KeysChapter
 from jobcontract.conformance.lease import LeaseChapter
 from jobcontract.conformance.lookup import LookupChapter
+from jobcontract.conformance.notes import NotesChapter
 from jobcontract.conformance.outage import OutageChapter
 from jobcontract.conformance.pause import PauseChapter
 from jobcontract.conformance.priority import PriorityChapter
@@ -54,6 +55,7 @@ CHAPTERS: tuple[type[Chapter], ...] = (
     CancelChapter,
     RequeueChapter,
     PruneChapter,
+    NotesChapter,
     DecodeChapter,
     BatchesChapter,
     DiagnosisChapter,
@@ -70,6 +72,7 @@ class ConformanceSuite(
     DiagnosisChapter,
     BatchesChapter,
     DecodeChapter,
+    NotesChapter,
     PruneChapter,
     RequeueChapter,
     CancelChapter,

@@ -9,8 +9,8 @@
                       renewer: leases ----+                  +---- watcher: timeouts, lapsed leases
 
 Each arrow is crossed in batches where the jobs come in batches. Five threads talk to the store (claimer,
-settler, two renewers, rescuer), and none of them waits for another: renewals go on while a claim or a
-settlement hangs.
+settler, two renewers, rescuer; with schedules also a scheduler), and none of them waits for another: renewals
+go on while a claim or a settlement hangs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from enum import Enum, auto
@@ -42,6 +42,8 @@ from jobcontract.errors import (
 )
 from jobcontract.execute import Released
 from jobcontract.handlers import Handlers
+from jobcontract.schedules.schedule import Schedule
+from jobcontract.schedules.scheduler import Scheduler
 from jobcontract.worker.buffer import Buffer
 from jobcontract.worker.claimer import Claimer
 from jobcontract.worker.hands import Hands
@@ -86,8 +88,18 @@ class Worker:
     one that refuses from the start does, and so does one whose installation does not fit this code.
     """
 
-    def __init__(self, backend: Backend, handlers: Handlers, options: WorkerOptions | None = None) -> None:
-        """Contacts nothing. Raises `ConfigError` when there is nothing to handle."""
+    def __init__(
+        self,
+        backend: Backend,
+        handlers: Handlers,
+        options: WorkerOptions | None = None,
+        *,
+        schedules: Sequence[Schedule] = (),
+    ) -> None:
+        """Contacts nothing. Raises `ConfigError` when there is nothing to handle.
+
+        The jobs of `schedules` are inserted into `backend` as they fall due, whichever kinds are handled.
+        """
         if not len(handlers):
             raise ConfigError("the worker has no handlers: register at least one with @handlers.handler(...)")
         self._options = options = options or WorkerOptions()
@@ -127,6 +139,10 @@ class Worker:
             Loop("renew", renew, self._health, patience=renewer.patience, prepare=greet),
             Loop("watch", watcher.turn, self._health),
         ]
+        self._schedule_loops: list[Loop] = []
+        if schedules:
+            turn = self._unless_hopeless(Scheduler(backend, schedules).turn)
+            self._schedule_loops = [Loop("schedule", turn, self._health)]
 
     def stop(self) -> None:
         """Stop as the first SIGTERM does: claim no more, finish within the grace, release the rest. Returns
@@ -151,7 +167,7 @@ class Worker:
         with self._signals():
             self._say_started()
             self._settler.start(self._greet)
-            for loop in (*self._keepers, self._rescue_loop):
+            for loop in (*self._keepers, self._rescue_loop, *self._schedule_loops):
                 loop.start()
             if self._orders.empty():
                 self._claim_loop.start()
@@ -196,7 +212,8 @@ class Worker:
 
     def _shut_down(self, *, at_once: bool) -> None:
         self._claim_loop.stop()
-        self._rescue_loop.stop()
+        for loop in (self._rescue_loop, *self._schedule_loops):
+            loop.stop()
         for hold in self._buffer.close():
             self._settler.put(hold, NOT_STARTED)
         if not at_once:
@@ -220,7 +237,7 @@ class Worker:
             loop.stop()
         self._hands.close()
         deadline = time.monotonic() + _TIDY
-        for loop in (*self._keepers, self._rescue_loop):
+        for loop in (*self._keepers, self._rescue_loop, *self._schedule_loops):
             loop.join(max(0.0, deadline - time.monotonic()))
 
     def _let_finish(self, grace: float) -> bool:

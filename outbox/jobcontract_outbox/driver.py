@@ -35,6 +35,8 @@ from jobcontract.contract import (
     Lease,
     Located,
     Lookup,
+    Notes,
+    NotesRead,
     OutboxStats,
     Page,
     Pausing,
@@ -78,14 +80,17 @@ _capabilities: TypeAdapter[Capabilities] = TypeAdapter(Capabilities)
 def open_outbox(target: Driver, host: Driver, target_name: str, host_name: str) -> OutboxDriver:
     """`target` behind an outbox in the database of `host`. Contacts nothing.
 
-    Raises `ConfigError` when `host` can't hold one. Has the side doors that `target` has, and two of its own.
+    Raises `ConfigError` when `host` can't hold one. Has the side doors that `target` has, two of its own, and
+    the notes of `host`.
     """
     if not isinstance(host, HostsTables):
         raise ConfigError(
             f"backends.{target_name}.outbox: the store of {host_name!r} can't hold an outbox; "
             "name a PostgreSQL backend, or a SQLite one in a file"
         )
-    doors = tuple(door for protocol, door in _DOORS if isinstance(target, protocol))
+    doors = [door for protocol, door in _DOORS if isinstance(target, protocol)]
+    if isinstance(host, Notes):
+        doors.append(_NotesDoor)
     made = type("OutboxDriver", (*doors, OutboxDriver), {})
     return cast(OutboxDriver, made(target, host, target_name, host_name))
 
@@ -99,7 +104,8 @@ class OutboxDriver:
         self.target = target
         """The store that workers use."""
         self.target_name = target_name
-        self._host = host
+        self.host = host
+        """The store that registrations go to."""
         self._tables = cast(HostsTables, host)  # `open_outbox` has looked
         self._statements = Statements(self._tables)
         self.schema = Schema(self._tables, host_name, self._statements)
@@ -302,7 +308,7 @@ class OutboxDriver:
         try:
             self.target.close()
         finally:
-            self._host.close()
+            self.host.close()
 
     # -- The mechanism ---------------------------------------------------------------------------------
 
@@ -429,6 +435,18 @@ class _DeadLettersDoor:
     def revive(self, job_ids: Sequence[str]) -> list[bool]:
         """As `DeadLetters.revive`, of the target."""
         return self.target.revive(job_ids)
+
+
+class _NotesDoor:
+    host: Notes
+
+    def read_notes(self, names: Sequence[str]) -> NotesRead:
+        """As `Notes.read_notes`, beside the outbox: where the keys are."""
+        return self.host.read_notes(names)
+
+    def write_note(self, name: str, text: str, expected: str | None) -> bool:
+        """As `Notes.write_note`, likewise."""
+        return self.host.write_note(name, text, expected)
 
 
 _DOORS: tuple[tuple[type, type], ...] = (

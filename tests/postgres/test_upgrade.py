@@ -13,6 +13,7 @@ from jobcontract_postgres.indexes import indexes
 from jobcontract_postgres.schema import VERSION
 
 from jobcontract.contract import Step
+from jobcontract.errors import StoreError
 from tests.postgres.conftest import OpenStore
 from tests.postgres.stores import Store, jobs, until
 from tests.servers.postgres import PostgresServer
@@ -187,3 +188,9 @@ def test_several_upgrades_at_once_are_one(
     assert version(old, connection) == VERSION
     assert invalid(old, connection) == []
     assert set(OF_002) <= present(old, connection)
+
+
+def test_what_the_old_schema_lacks_is_refused_in_one_sentence(old: Store) -> None:
+    with pytest.raises(StoreError, match="run `jobctl init`"):
+        old.driver.read_notes(["schedule:nightly"])
+    works(old)

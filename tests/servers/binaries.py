@@ -29,6 +29,8 @@ class Service(StrEnum):
     REDIS = "redis"
     RABBITMQ = "rabbitmq"
     PGBOUNCER = "pgbouncer"
+    PG_CRON = "pg_cron"
+    """A PostgreSQL that has the extension pg_cron."""
 
 
 class ServiceMissing(Exception):
@@ -123,6 +125,11 @@ _RECIPES: Mapping[Service, _Recipe] = {
         ["/usr/lib/rabbitmq/bin", "/opt/homebrew/opt/rabbitmq/sbin"],
         folders_before_path=True,
     ),
+    Service.PG_CRON: _Recipe(
+        "PostgreSQL with pg_cron",
+        {"postgres": ["postgres"], "initdb": ["initdb"], "pg_config": ["pg_config"]},
+        ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"],
+    ),
     Service.PGBOUNCER: _Recipe("PgBouncer", {"pgbouncer": ["pgbouncer"]}, ["/usr/sbin", "/opt/homebrew/bin"]),
 }
 
@@ -189,6 +196,8 @@ def installed_programs(service: Service) -> Programs | None:
                 if (epmd := _epmd()) is None:
                     continue
                 paths["epmd"] = epmd
+            if service is Service.PG_CRON and not _has_pg_cron(paths["pg_config"]):
+                continue
             return Programs(service, f"installed in {Path(next(iter(paths.values()))).parent}", paths)
     return None
 
@@ -216,6 +225,11 @@ def _epmd() -> str | None:
     return shutil.which("epmd") or next(
         iter(sorted(glob.glob("/usr/lib/erlang/erts-*/bin/epmd"), key=_version)[::-1]), None
     )
+
+
+def _has_pg_cron(pg_config: str) -> bool:
+    shared = subprocess.run([pg_config, "--sharedir"], capture_output=True, text=True, check=True).stdout
+    return Path(shared.strip(), "extension", "pg_cron.control").exists()
 
 
 def postgres_major(postgres: str) -> int:

@@ -25,7 +25,7 @@ CODENAME = "trixie"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 PACKAGES = (
-    *("postgresql-17", "redis-server", "valkey-server", "rabbitmq-server", "pgbouncer"),
+    *("postgresql-17", "postgresql-17-cron", "redis-server", "valkey-server", "rabbitmq-server", "pgbouncer"),
     # What their scripts call, and what every Debian has installed.
     *("base-files", "base-passwd", "bash", "coreutils", "dash", "findutils", "grep", "hostname", "libc-bin"),
     *("mawk", "procps", "sed", "util-linux"),
@@ -36,6 +36,10 @@ _PATHS: Mapping[Service, Mapping[str, str]] = {
         "postgres": "/usr/lib/postgresql/17/bin/postgres",
         "initdb": "/usr/lib/postgresql/17/bin/initdb",
         "pg_dump": "/usr/lib/postgresql/17/bin/pg_dump",
+    },
+    Service.PG_CRON: {
+        "postgres": "/usr/lib/postgresql/17/bin/postgres",
+        "initdb": "/usr/lib/postgresql/17/bin/initdb",
     },
     Service.REDIS: {"server": "/usr/bin/redis-server"},
     Service.RABBITMQ: {
@@ -85,6 +89,8 @@ def debian13_programs(service: Service, *, valkey: bool = False) -> Programs:
         ServiceMissing: no root, no Debian, or the packages can't be had.
     """
     root = prepare()
+    if service is Service.PG_CRON and not (root / "usr/lib/postgresql/17/lib/pg_cron.so").exists():
+        raise ServiceMissing(f"{root} was made before it held pg_cron; remove it to have it made anew.")
     paths = {"server": "/usr/bin/valkey-server"} if valkey and service is Service.REDIS else _PATHS[service]
     return FolderPrograms(service, f"Debian 13 in {root}", paths, root=root)
 

@@ -96,6 +96,11 @@ def pgbouncer_programs(request: pytest.FixtureRequest) -> Programs:
 
 
 @pytest.fixture(scope="session")
+def pg_cron_programs(request: pytest.FixtureRequest) -> Programs:
+    return _programs(request.config, Service.PG_CRON)
+
+
+@pytest.fixture(scope="session")
 def postgres_server(postgres_programs: Programs) -> Generator[PostgresServer]:
     """PostgreSQL without fsync: a test of what a power cut leaves starts its own."""
     with PostgresServer(programs=postgres_programs, fsync=False, max_connections=300) as server:

@@ -96,7 +96,7 @@ def install_packages(service: str, *, unless: Callable[[], bool]) -> None:
         fcntl.flock(held, fcntl.LOCK_EX)
         if unless():
             return
-        package = POSTGRES_OF_DEBIAN[debian] if service == "postgres" else _PACKAGES[service]
+        package = _package(service, debian)
         print(f"installing {package} for the tests ...", file=sys.__stderr__, flush=True)
         result = subprocess.run(
             [*as_root, "sh", "-s", "--", package],
@@ -114,9 +114,16 @@ def install_packages(service: str, *, unless: Callable[[], bool]) -> None:
 def advice(service: str) -> str:
     """How a person gets the service."""
     debian = _debian_version()
-    package = _PACKAGES.get(service) or POSTGRES_OF_DEBIAN.get(debian or "", "postgresql")
-    engine = "" if service == "pgbouncer" else " or start a Docker engine"
+    package = _package(service, debian)
+    engine = "" if service in ("pgbouncer", "pg_cron") else " or start a Docker engine"
     return f"on Debian: apt-get install {package}{engine}"
+
+
+def _package(service: str, debian: str | None) -> str:
+    postgres = POSTGRES_OF_DEBIAN.get(debian or "", "postgresql")
+    if service == "pg_cron":
+        return f"{postgres}-cron"  # brings the server of its version
+    return postgres if service == "postgres" else _PACKAGES[service]
 
 
 def _debian_version() -> str | None:

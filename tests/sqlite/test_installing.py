@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from jobcontract_sqlite.schema import CURRENT_VERSION, MIGRATIONS
 
 from jobcontract.errors import StoreError
 from tests.sqlite.stores import Edit, FileStore, open_file, record
@@ -16,7 +17,10 @@ from tests.sqlite.stores import Edit, FileStore, open_file, record
 
 def test_the_first_install_takes_steps_and_the_second_none(path: Path) -> None:
     driver = open_file(path)
-    assert [step.title for step in driver.install()] == ["write-ahead log", "schema 001_queue"]
+    assert [step.title for step in driver.install()] == [
+        "write-ahead log",
+        *(f"schema {each.name}" for each in MIGRATIONS),
+    ]
     assert driver.install() == []
     assert driver.register([record()])[0].created
 
@@ -54,7 +58,9 @@ def test_many_processes_may_install_at_once(path: Path, edit: Edit) -> None:
     ]
     errors = [process.communicate()[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * 6, errors
-    assert edit("SELECT version FROM jobcontract_schema") == [(1,)]
+    assert edit("SELECT version FROM jobcontract_schema") == [
+        (number,) for number in range(1, CURRENT_VERSION + 1)
+    ]
 
 
 def test_the_file_is_in_wal_mode(store: FileStore, edit: Edit) -> None:
@@ -92,20 +98,24 @@ def test_a_missing_directory_is_named(tmp_path: Path, verb: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "remedy"),
-    [(0, "holds no job queue yet; run `jobctl init`"), (99, "knows 1 at most; upgrade jobcontract")],
+    [
+        (0, "holds no job queue yet; run `jobctl init`"),
+        (99, f"knows {CURRENT_VERSION} at most; upgrade jobcontract"),
+    ],
 )
 def test_a_schema_of_another_version_is_refused(path: Path, edit: Edit, version: int, remedy: str) -> None:
     open_file(path).install()
-    edit("UPDATE jobcontract_schema SET version = ?", version)
+    edit("UPDATE jobcontract_schema SET version = version + ?", version - CURRENT_VERSION)
     with pytest.raises(StoreError, match=remedy):
         open_file(path).register([record()])
 
 
 def test_a_newer_schema_is_left_alone(path: Path, edit: Edit) -> None:
     open_file(path).install()
-    edit("UPDATE jobcontract_schema SET version = 99")
+    edit("UPDATE jobcontract_schema SET version = 99 WHERE version = ?", CURRENT_VERSION)
     with pytest.raises(
-        StoreError, match="has schema version 99, and this jobcontract knows 1 at most; upgrade"
+        StoreError,
+        match=f"has schema version 99, and this jobcontract knows {CURRENT_VERSION} at most; upgrade",
     ):
         open_file(path).install()
-    assert edit("SELECT version FROM jobcontract_schema") == [(99,)]
+    assert edit("SELECT max(version) FROM jobcontract_schema") == [(99,)]

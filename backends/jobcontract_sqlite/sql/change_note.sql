@@ -1,0 +1,3 @@
+UPDATE jobcontract_job_notes SET note = :text
+WHERE name = :name AND note = :expected
+RETURNING name
