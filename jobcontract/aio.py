@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 from uuid import UUID
 
+from jobcontract import telemetry
 from jobcontract.arguments import Registrable
 from jobcontract.backend import DEFAULT_QUEUES, FINISHED_STATES, Backend
 from jobcontract.config import Settings
@@ -81,30 +82,31 @@ class AsyncBackend:
         """`Backend.register_many`; `connection` is an asynchronous one."""
         if connection is None:
             return await _on_thread(self.backend.register_many, jobs)
-        bound = await bind_async(connection)
-        # On a thread: the first look at the store's capabilities contacts it.
-        records, steps = await _on_thread(
-            self.backend.registration_in_transaction, jobs, bound.dialect, bound.client
-        )
-        most = (await self.capabilities()).max_register_batch
-        answers: dict[JobRecord, Registration] = {}
-        left = list(dict.fromkeys(records))
-        while left:  # a driver is never given one job twice in a call: see `Backend`
-            firsts: dict[str, JobRecord] = {}
-            for record in left:
-                firsts.setdefault(record.id, record)
-            turn = list(firsts.values())
-            for start in range(0, len(turn), most):
-                batch = turn[start : start + most]
-                answers.update(zip(batch, await run_steps_async(bound, steps(batch)), strict=True))
-            left = [record for record in left if record not in answers]
-        registrations: list[Registration] = []
-        seen: set[JobRecord] = set()
-        for record in records:
-            answer = answers[record]
-            registrations.append(replace(answer, created=False) if record in seen else answer)
-            seen.add(record)
-        return registrations
+        with telemetry.registering(self.backend.name):
+            bound = await bind_async(connection)
+            # On a thread: the first look at the store's capabilities contacts it.
+            records, steps = await _on_thread(
+                self.backend.registration_in_transaction, jobs, bound.dialect, bound.client
+            )
+            most = (await self.capabilities()).max_register_batch
+            answers: dict[JobRecord, Registration] = {}
+            left = list(dict.fromkeys(records))
+            while left:  # a driver is never given one job twice in a call: see `Backend`
+                firsts: dict[str, JobRecord] = {}
+                for record in left:
+                    firsts.setdefault(record.id, record)
+                turn = list(firsts.values())
+                for start in range(0, len(turn), most):
+                    batch = turn[start : start + most]
+                    answers.update(zip(batch, await run_steps_async(bound, steps(batch)), strict=True))
+                left = [record for record in left if record not in answers]
+            registrations: list[Registration] = []
+            seen: set[JobRecord] = set()
+            for record in records:
+                answer = answers[record]
+                registrations.append(replace(answer, created=False) if record in seen else answer)
+                seen.add(record)
+            return registrations
 
     async def claim(
         self, *, queues: Sequence[str] = DEFAULT_QUEUES, limit: int = 1, lease: timedelta | None = None

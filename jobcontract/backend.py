@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 from uuid import UUID
 
+from jobcontract import telemetry
 from jobcontract.arguments import (
     Registrable,
     as_job,
@@ -167,19 +168,20 @@ class Backend:
         this raises `StoreUnavailable`, repeat it with the same jobs, and those that were stored are answered
         as they are.
         """
-        if connection is None:
-            records = self._checked_records(jobs)
-            store: Callable[[Sequence[JobRecord]], list[Registration]] = self._register
-        else:
-            bound = bind(connection)
-            records, steps = self.registration_in_transaction(jobs, bound.dialect, bound.client)
-            store = lambda batch: run_steps(bound, steps(batch))  # noqa: E731
-        if not records:
-            return []
-        most = self.capabilities.max_register_batch
-        return self._in_rounds(
-            "register", records, most, lambda record: record.id, store, _repeated_registration
-        )
+        with telemetry.registering(self.name):
+            if connection is None:
+                records = telemetry.carry(self._checked_records(jobs))
+                store: Callable[[Sequence[JobRecord]], list[Registration]] = self._register
+            else:
+                bound = bind(connection)
+                records, steps = self.registration_in_transaction(jobs, bound.dialect, bound.client)
+                store = lambda batch: run_steps(bound, steps(batch))  # noqa: E731
+            if not records:
+                return []
+            most = self.capabilities.max_register_batch
+            return self._in_rounds(
+                "register", records, most, lambda record: record.id, store, _repeated_registration
+            )
 
     def check(self, jobs: Iterable[Registrable]) -> None:
         """Raise what `register_many` would raise for `jobs` before it sends the first. Stores nothing.

@@ -19,6 +19,7 @@ from typing import TypeAlias, cast
 
 from pydantic import ValidationError
 
+from jobcontract import telemetry
 from jobcontract.backoff import Backoff
 from jobcontract.context import JobCancelled, JobContext
 from jobcontract.contract import MAX_ERROR_BYTES, Claim, Job
@@ -66,6 +67,13 @@ COMPLETED = Completed()
 
 def execute(claim: Claim, handler: Handler, context: JobContext) -> Outcome:
     """Run the synchronous `handler` on the job of `claim`, in this thread. Blocks for as long as it does."""
+    if not telemetry.active():
+        return _execute(claim, handler, context)
+    with telemetry.running(claim) as run:
+        return _told(run, _execute(claim, handler, context))
+
+
+def _execute(claim: Claim, handler: Handler, context: JobContext) -> Outcome:
     try:
         arguments = _arguments(claim.job, handler, context)
         result = handler.function(*arguments)
@@ -78,6 +86,13 @@ def execute(claim: Claim, handler: Handler, context: JobContext) -> Outcome:
 
 async def execute_async(claim: Claim, handler: Handler, context: JobContext) -> Outcome:
     """Run the ``async`` `handler`. A cancellation of the task is an outcome too, and is not raised again."""
+    if not telemetry.active():
+        return await _execute_async(claim, handler, context)
+    with telemetry.running(claim) as run:
+        return _told(run, await _execute_async(claim, handler, context))
+
+
+async def _execute_async(claim: Claim, handler: Handler, context: JobContext) -> Outcome:
     try:
         result = handler.function(*_arguments(claim.job, handler, context))
         if inspect.isawaitable(result):
@@ -85,6 +100,19 @@ async def execute_async(claim: Claim, handler: Handler, context: JobContext) -> 
     except BaseException as error:
         return outcome_of(error, claim, handler, context)
     return COMPLETED
+
+
+def _told(run: telemetry.Run, outcome: Outcome) -> Outcome:
+    """`outcome`, once it is written into the span."""
+    match outcome:
+        case Completed():
+            run.outcome = "completed"
+        case Failed():
+            run.outcome = "dead" if outcome.permanent else "failed"
+            run.error_type = outcome.error_type
+        case Released():
+            run.outcome = "released"
+    return outcome
 
 
 def unknown_kind(claim: Claim) -> Released:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from jobcontract import telemetry
 from jobcontract.backoff import Backoff
 from jobcontract.contract import MAX_ERROR_BYTES, Driver, Installation, JobRecord, Lookup
 from jobcontract.errors import InvalidJob, StoreError, StoreUnavailable, Unsupported
@@ -77,7 +78,8 @@ class Publisher:
 
     def register(self, records: Sequence[JobRecord]) -> None:
         """Have the target store `records`. Raises what it raises."""
-        self._target.register(records)
+        with telemetry.publishing(self._name, records):
+            self._target.register(records)
 
     def check(self) -> None:
         """Raises `TargetFault` when the target is not sound."""
