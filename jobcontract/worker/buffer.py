@@ -102,36 +102,19 @@ class Buffer:
     def take(self) -> Hold | None:
         """The next job to start; it has a slot until `free`. Blocks; None when the buffer is closed."""
         with self._lock:
-            while not self._ready or self._running >= self._slots:
-                if self._closed:
-                    return None
-                self._parked += 1
-                self._work.wait()
-                self._parked -= 1
-                self._waking = False
-            self._running += 1
-            hold = self._ready.popleft()
-            self._wake_a_hand()
-            if len(self._ready) <= self._wanted_below:
-                self._demand.notify()
-            return hold
+            return self._take()
 
     def free(self, hold: Hold, seconds: float | None) -> None:
         """The slot of `hold` is free again; its handler took `seconds` (None: it was not started)."""
         with self._lock:
-            self._running -= 1
-            limit = self._limits.get(hold.claim.job.kind) if self._limits else None
-            if seconds is not None:
-                self._duration.add(seconds)
-                if limit is not None:
-                    limit.duration.add(seconds)
-            if limit is not None:
-                self._leave(limit)
+            self._free(hold, seconds)
             self._wake_a_hand()
-            if self._wanted_below >= 0 and self._slots - self._running > len(self._ready):
-                self._demand.notify()
-            if self._running == 0 and self._closed:
-                self._idle.notify_all()
+
+    def exchange(self, hold: Hold, seconds: float | None) -> Hold | None:
+        """`free`, then `take`, in one turn of the lock: no other hand is woken for what this one takes."""
+        with self._lock:
+            self._free(hold, seconds)
+            return self._take()
 
     @property
     def starving(self) -> bool:
@@ -172,6 +155,35 @@ class Buffer:
             return self._idle.wait_for(lambda: self._running == 0, timeout)
 
     # -- With the lock held ------------------------------------------------------------------------
+
+    def _take(self) -> Hold | None:
+        while not self._ready or self._running >= self._slots:
+            if self._closed:
+                return None
+            self._parked += 1
+            self._work.wait()
+            self._parked -= 1
+            self._waking = False
+        self._running += 1
+        hold = self._ready.popleft()
+        self._wake_a_hand()
+        if len(self._ready) <= self._wanted_below:
+            self._demand.notify()
+        return hold
+
+    def _free(self, hold: Hold, seconds: float | None) -> None:
+        self._running -= 1
+        limit = self._limits.get(hold.claim.job.kind) if self._limits else None
+        if seconds is not None:
+            self._duration.add(seconds)
+            if limit is not None:
+                limit.duration.add(seconds)
+        if limit is not None:
+            self._leave(limit)
+        if self._wanted_below >= 0 and self._slots - self._running > len(self._ready):
+            self._demand.notify()
+        if self._running == 0 and self._closed:
+            self._idle.notify_all()
 
     def _ahead(self) -> int:
         """How many jobs to hold beyond those that free hands start at once."""

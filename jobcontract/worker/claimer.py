@@ -124,17 +124,18 @@ class Claimer:
 
     def _place(self, claims: Sequence[Claim], asked_at: float, claimed_for: timedelta) -> None:
         now = time.monotonic()
+        seconds = claimed_for.total_seconds()
+        deadline, renew_at = asked_at + seconds, asked_at + seconds / 3
         holds: list[Hold] = []
         unknown: list[tuple[Hold, Outcome]] = []
         for claim in claims:
             handler = self._handlers.get(claim.job.kind)
-            hold = self._hold(claim, handler or _NOBODY, asked_at, now, claimed_for)
+            hold = self._hold(claim, handler or _NOBODY, deadline, renew_at, now)
             if handler is None:
                 unknown.append((hold, unknown_kind(claim)))
             else:
                 holds.append(hold)
-        self._holdings.add(holds)
-        self._holdings.add(hold for hold, _ in unknown)
+        self._holdings.add([*holds, *(hold for hold, _ in unknown)])
         deferred = self._buffer.put(holds)
         self._on_put()
         for hold, outcome in unknown:
@@ -149,21 +150,13 @@ class Claimer:
         else:
             self._clogs.clear()
 
-    def _hold(
-        self, claim: Claim, handler: Handler, asked_at: float, now: float, claimed_for: timedelta
-    ) -> Hold:
-        limits = (claim.job.max_attempts, handler.max_attempts or claim.job.max_attempts)
-        context = JobContext(claim, max_attempts=min(limits), extend=self._extend)
-        seconds = claimed_for.total_seconds()
-        return Hold(
-            claim,
-            handler,
-            context,
-            lease=(handler.lease or self._options.lease).total_seconds(),
-            deadline=asked_at + seconds,
-            renew_at=asked_at + seconds / 3,
-            claimed_at=now,
-        )
+    def _hold(self, claim: Claim, handler: Handler, deadline: float, renew_at: float, now: float) -> Hold:
+        most = claim.job.max_attempts
+        if handler.max_attempts is not None:
+            most = min(most, handler.max_attempts)
+        context = JobContext(claim, max_attempts=most, extend=self._extend)
+        lease = (handler.lease or self._options.lease).total_seconds()
+        return Hold(claim, handler, context, lease, deadline, renew_at, now)
 
     # -- What can't run here now -------------------------------------------------------------------
 

@@ -54,24 +54,26 @@ class Hands:
 
     def _work(self) -> None:
         buffer = self._buffer
-        while (hold := buffer.take()) is not None:
+        hold = buffer.take()
+        while hold is not None:
             if hold.handler.is_async:
                 self._event_loop.start(hold)
+                hold = buffer.take()
             else:
                 self.reinforce()
-                self._run(hold)
+                hold = buffer.exchange(hold, self._run(hold))
 
-    def _run(self, hold: Hold) -> None:
+    def _run(self, hold: Hold) -> float | None:
+        """How long the handler took, in seconds; None when it was too late to start it."""
         started = time.monotonic()
         if not may_start(hold, started):
             self._settler.put(hold, NOT_STARTED)
-            self._buffer.free(hold, None)
-            return
+            return None
         hold.started_at = started
         # A context of its own: what a handler puts into context variables is not for the thread's next job.
         outcome = contextvars.Context().run(execute, hold.claim, hold.handler, hold.context)
         self._settler.put(hold, outcome)
-        self._buffer.free(hold, time.monotonic() - started)
+        return time.monotonic() - started
 
 
 class EventLoop:

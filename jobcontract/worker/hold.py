@@ -78,7 +78,7 @@ class Holdings:
     def add(self, holds: Iterable[Hold]) -> None:
         """These are held now."""
         with self._changed:
-            self._holds.update((id(hold.claim), hold) for hold in holds)
+            self._holds.update({id(hold.claim): hold for hold in holds})
 
     def discard(self, holds: Iterable[Hold]) -> None:
         """These are not held any more."""
