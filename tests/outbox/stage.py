@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from jobcontract_outbox.ends import find_ends
 from jobcontract_outbox.statements import Statements
 from jobcontract_outbox.status import read_status
 
-from jobcontract import Backend, Claim, Job, get_backend
+from jobcontract import Backend, Claim, Job, StoreUnavailable, get_backend
 from jobcontract.config import Settings, load_settings
 from jobcontract.contract import HostsTables, OutboxStats, Statement
 
@@ -112,23 +112,26 @@ class Stage:
 
 def drain(backend: Backend, queue: str = "default") -> list[Claim]:
     """Every job that can be claimed now, completed."""
-    claims: list[Claim] = []
-    while found := backend.claim(queues=[queue], limit=500):
-        assert all(verdict.applied for verdict in backend.complete_many(found))
-        claims += found
-    return claims
+    return list(_draining(backend, queue))
 
 
 def drain_until(backend: Backend, count: int, queue: str = "default") -> list[Claim]:
-    """`drain`, until so many different jobs have come."""
+    """`drain`, until so many different jobs have come; a store that is only coming back is asked again."""
     claims: list[Claim] = []
 
     def enough() -> bool:
-        claims.extend(drain(backend, queue))
+        with contextlib.suppress(StoreUnavailable):
+            claims.extend(_draining(backend, queue))  # keeps what came before it raised
         return len(set(ids(claims))) >= count
 
     until(enough)
     return claims + drain(backend, queue)
+
+
+def _draining(backend: Backend, queue: str) -> Iterator[Claim]:
+    while found := backend.claim(queues=[queue], limit=500):
+        assert all(verdict.applied for verdict in backend.complete_many(found))
+        yield from found
 
 
 def ids(claims: Iterable[Claim]) -> list[UUID]:
