@@ -54,8 +54,8 @@ class OperatorDoors:
         queues = [_queue_stats(row) for row in self.sessions.run(self.statements.stats, ())]
         if self.sessions.facts.version_number < _READS_FROM_A_PAGE:
             return queues
-        ((partition, page),) = self.sessions.run(self.statements.history_end, ())
-        rows = self.sessions.run(self.statements.done_rate(partition), (f"({page},0)",))
+        ((page,),) = self.sessions.run(self.statements.history_end, ())
+        rows = self.sessions.run(self.statements.done_rate, (f"({page},0)",))
         rates: dict[str, float] = {row[0]: row[1] for row in rows}
         idle = [_idle(name) for name in rates.keys() - {each.queue for each in queues}]
         found = [each._replace(done_per_second=rates.get(each.queue, 0.0)) for each in (*queues, *idle)]

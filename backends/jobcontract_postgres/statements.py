@@ -56,6 +56,7 @@ class Statements:
         self.states = self._verb("states")
         self.stats = self._verb("stats")
         self.history_end = self._verb("history_end")
+        self.done_rate = self._verb("done_rate")
         self.cancel = self._verb("cancel")
         self.requeue = self._verb("requeue")
         self.prune = self._verb("prune")
@@ -81,10 +82,6 @@ class Statements:
     def prune_rest(self) -> str:
         """`prune`, of the history's safety net instead of all of it."""
         return self._verb("prune", history="done_jobs_rest")
-
-    def done_rate(self, partition: str) -> str:
-        """See ``sql/done_rate.sql``."""
-        return self._verb("done_rate", history=partition)
 
     def free_keys(self, partition: str) -> str:
         """See ``sql/free_keys.sql``."""
