@@ -82,6 +82,12 @@ class Source(Protocol):
         """
         ...
 
+    def beside(self) -> Source:
+        """A source of the same rows for a thread that helps with a backlog: it may overlook what is not in
+        line, which this one finds.
+        """
+        ...
+
 
 def contiguous(lane: Sequence[Waiting], head: int, ours: frozenset[int] | set[int]) -> list[Waiting]:
     """The rows at the beginning of `lane` that may go: from `head` to the first that may not, or that is not

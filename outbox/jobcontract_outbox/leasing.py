@@ -47,6 +47,12 @@ class LeasingSource:
         self._last_key = ""
         self._checked = False
 
+    def beside(self) -> LeasingSource:
+        """As `Source.beside`."""
+        return LeasingSource(
+            self._host, self._schema, self._statements, self._target, self._attempts, self._lease
+        )
+
     @contextmanager
     def take(self, limit: int) -> Generator[Batch]:
         """As `Source.take`."""

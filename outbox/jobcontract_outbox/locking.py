@@ -12,11 +12,10 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import datetime
-from typing import TypeAlias
 
-from jobcontract.contract import EARLIEST_RUN_AT, HostsTables, Row, Transaction
+from jobcontract.contract import HostsTables, Row, Transaction
 from jobcontract_outbox.batch import Batch, Parked, Waiting, contiguous
+from jobcontract_outbox.low_water import START, LowWater, Position
 from jobcontract_outbox.schema import Schema
 from jobcontract_outbox.statements import Statements
 
@@ -26,27 +25,40 @@ LANES_LOOKED_AT = 500
 """How many keys one take looks at: those that stand still cost a probe each, round after round."""
 ROWS_PER_LANE = 20
 
-_Position: TypeAlias = tuple[datetime, int]
-_START: _Position = (EARLIEST_RUN_AT, 0)
-_HINT_LIFE = 1.0
-# Reading from the start costs what the dead entries cost; it shall take no more than a twentieth of the time.
-_SHARE = 20.0
+_NO_LANES_LIFE = 0.1
+"""Seconds for which a target without ordering keys is taken to have none, while it has a backlog."""
 
 
 class LockingSource:
     """`Source`, by FOR UPDATE SKIP LOCKED."""
 
     def __init__(
-        self, host: HostsTables, schema: Schema, statements: Statements, target: str, attempts: int
+        self,
+        host: HostsTables,
+        schema: Schema,
+        statements: Statements,
+        target: str,
+        attempts: int,
+        *,
+        first: LockingSource | None = None,
     ) -> None:
+        """`first` is the one that this one helps; see `beside`."""
         self._host = host
         self._schema = schema
         self._statements = statements
         self._target = target
         self._attempts = attempts
-        self._low_water = _LowWater()
+        self._low_water: LowWater = LowWater() if first is None else first._low_water
+        self._is_first = first is None
         self._last_key = ""
+        self._lanes_from = 0.0
         self._checked = False
+
+    def beside(self) -> LockingSource:
+        """As `Source.beside`. Both begin to read where either of them ended."""
+        return LockingSource(
+            self._host, self._schema, self._statements, self._target, self._attempts, first=self
+        )
 
     @contextmanager
     def take(self, limit: int) -> Generator[Batch]:
@@ -55,25 +67,26 @@ class LockingSource:
             if not self._checked:
                 self._schema.check(transaction)
                 self._checked = True
-            batch = Batch(self._claim(transaction, limit), self._lanes(transaction, limit))
+            rows = self._claim(transaction, limit)
+            # Each question to the database costs a round trip: in a backlog, this one is asked now and then.
+            ask = len(rows) < limit or time.monotonic() >= self._lanes_from
+            batch = Batch(rows, self._lanes(transaction, limit) if ask else [])
             yield batch
             self._settle(transaction, batch)
 
     def _claim(self, transaction: Transaction, limit: int) -> list[Waiting]:
-        low = self._low_water.position()
+        low, reading = self._low_water.begin()
         rows = self._read(transaction, low, limit)
-        if not rows and low is not _START:
-            self._low_water.drop()
-            rows = self._read(transaction, _START, limit)
-        if rows:
-            last = rows[-1]
-            self._low_water.advance((last[7], last[0]))
+        if not rows and low is not START and self._is_first:
+            low, reading = self._low_water.begin_again()
+            rows = self._read(transaction, low, limit)
+        self._low_water.advance((rows[-1][7], rows[-1][0]) if rows else low, reading)
         return [Waiting.of(row) for row in rows]
 
-    def _read(self, transaction: Transaction, low: _Position, limit: int) -> list[Row]:
+    def _read(self, transaction: Transaction, low: Position, limit: int) -> list[Row]:
         begun = time.monotonic()
         rows = transaction.run(self._statements("claim", self._target, *low, limit))
-        if low is _START:
+        if low is START:
             self._low_water.charge(time.monotonic() - begun)
         return rows
 
@@ -84,6 +97,8 @@ class LockingSource:
         found = transaction.run(
             self._statements("lanes", self._target, self._last_key, self._target, LANES_LOOKED_AT)
         )
+        if not found and not self._last_key:
+            self._lanes_from = time.monotonic() + _NO_LANES_LIFE
         self._last_key = found[-1][0] if len(found) == LANES_LOOKED_AT else ""
         heads = {key: seq for key, seq, ready in found if ready}
         heads = dict(list(heads.items())[: min(LANES, limit)])
@@ -119,38 +134,3 @@ class LockingSource:
                 )
             )
             batch.counted = [Parked(job_id, parked) for job_id, parked in counted]
-
-
-class _LowWater:
-    """Where a claim may begin to read.
-
-    A deleted row leaves a dead entry in the index. As long as any session of the cluster holds an old
-    snapshot, these can't be removed, and each claim walks over all of them. The hint lets it start where
-    the last one ended. It is only a hint: a transaction that began earlier and commits later puts its row
-    behind it, and so does a batch that goes back. So it is dropped every second, and when a claim came back
-    empty.
-    """
-
-    def __init__(self) -> None:
-        self._position = _START
-        self._until = 0.0
-        self._life = _HINT_LIFE
-
-    def position(self) -> _Position:
-        """Where to begin now."""
-        if time.monotonic() >= self._until:
-            self._position = _START
-            self._until = time.monotonic() + self._life
-        return self._position
-
-    def advance(self, position: _Position) -> None:
-        """A claim ended there."""
-        self._position = position
-
-    def drop(self) -> None:
-        """Begin at the start again."""
-        self._position = _START
-
-    def charge(self, seconds: float) -> None:
-        """A claim that began at the start took `seconds`."""
-        self._life = max(_HINT_LIFE, _SHARE * seconds)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import cast
 
 from jobcontract.backoff import Backoff
 from jobcontract.config import RelayTable
@@ -124,13 +123,10 @@ class TargetLoop(threading.Thread):
         self._prune_at = time.monotonic() + _PRUNE_EVERY
         self._remembered = False
         make = LockingSource if opened.tables.dialect == "postgresql" else LeasingSource
-        self._source, self._second_source = (
-            cast(
-                Source,
-                make(opened.tables, opened.driver.schema, self._statements, name, options.attempts),
-            )
-            for _ in range(2)
+        self._source: Source = make(
+            opened.tables, opened.driver.schema, self._statements, name, options.attempts
         )
+        self._second_source = self._source.beside()
 
     def check(self) -> None:
         """Raise `StoreError` when the outbox, or the target if it is there, is not initialised."""

@@ -19,12 +19,17 @@ START = ("1970-01-01T00:00:00Z", 0)
 
 
 @pytest.fixture
-def crowded(make_stage: MakeStage, postgres_url: str, redis_url: str) -> Stage:
+def stage(make_stage: MakeStage, postgres_url: str, redis_url: str) -> Stage:
+    """An outbox in PostgreSQL."""
+    return make_stage(postgres_url, redis=redis_url)
+
+
+@pytest.fixture
+def crowded(stage: Stage) -> Stage:
     """100 due rows for "redis", among many: of a target that is down, of the future, parked, of stopped keys.
 
     Without statistics, as after a burst.
     """
-    stage = make_stage(postgres_url, redis=redis_url)
     fill = (
         "INSERT INTO {{outbox}} "
         "(target, job_id, queue, ordering_key, due_at, available_at, parked_at, envelope) "
@@ -79,6 +84,17 @@ def test_keys_cost_a_probe_each_however_many_rows_they_have(crowded: Stage) -> N
 def test_the_next_due_job_is_found_at_the_head_of_its_index(crowded: Stage) -> None:
     pages, _ = buffers(crowded, "next_due", "redis", "redis")
     assert pages < 50, pages
+
+
+def test_an_idle_relay_walks_over_nothing_that_was_published(stage: Stage, postgres_url: str) -> None:
+    """Dead entries stay in the index for as long as anybody holds an older snapshot."""
+    with psycopg.connect(postgres_url) as holder:
+        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        holder.execute("SELECT pg_current_xact_id()")
+        stage.backend().register_many(jobs(5000))
+        assert stage.publish() == 5000
+        pages, _ = buffers(stage, "next_due", "redis", "redis")
+        assert pages < 30, pages
 
 
 def test_registering_many_takes_no_step_per_pair_of_jobs(crowded: Stage) -> None:
