@@ -29,6 +29,7 @@ from jobcontract.contract import Kind
 from jobcontract.durations import PositiveDuration
 from jobcontract.errors import ConfigError
 from jobcontract.kinds import JobInput
+from jobcontract.limits.rate import Rate
 
 HandlerFunction = TypeVar("HandlerFunction", bound=Callable[..., object])
 
@@ -56,6 +57,17 @@ class Handler:
     """How long a failed job waits."""
     concurrency: int | None = None
     """How many jobs of this kind run at once in one worker process; None is no limit of its own."""
+    total_concurrency: int | None = None
+    """How many run at once in all processes together."""
+    key_concurrency: int | None = None
+    """How many with the same header ``concurrency-key`` run at once in all processes together."""
+    rate: Rate | None = None
+    """How often one starts, in all processes together."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has a limit that holds across processes."""
+        return (self.total_concurrency, self.key_concurrency, self.rate) != (None, None, None)
 
     @property
     def name(self) -> str:
@@ -78,6 +90,9 @@ class Handlers:
         max_attempts: int | None = None,
         backoff: Backoff = DEFAULT_BACKOFF,
         concurrency: int | None = None,
+        total_concurrency: int | None = None,
+        key_concurrency: int | None = None,
+        rate: str | None = None,
     ) -> Callable[[HandlerFunction], HandlerFunction]:
         """Register the decorated function for `kind`: a typed input, or the name of a kind without one.
 
@@ -86,6 +101,11 @@ class Handlers:
 
         `timeout` cancels an async handler. A synchronous one can't be stopped from outside: its context is
         cancelled and the attempt fails at that moment, but its slot stays taken until it returns.
+
+        `concurrency` holds in each process. `total_concurrency`, `key_concurrency` (per value of the job's
+        header ``concurrency-key``; 1 is one after the other) and `rate` (``10/s``, ``100/m``, ``5/h``: evenly
+        spaced starts) hold in all processes together; they need PostgreSQL, a SQLite file, or an outbox in
+        one of them, and cost a transaction for each claim.
         """
         name, input_type = _kind_of(kind)
         terms = f"the handler of {name!r}"
@@ -95,6 +115,9 @@ class Handlers:
         checked_timeout = _length(f"{terms}: timeout", timeout)
         _check_count(f"{terms}: max_attempts", max_attempts)
         _check_count(f"{terms}: concurrency", concurrency)
+        _check_count(f"{terms}: total_concurrency", total_concurrency)
+        _check_count(f"{terms}: key_concurrency", key_concurrency)
+        checked_rate = _rate(f"{terms}: rate", rate)
 
         def register(function: HandlerFunction) -> HandlerFunction:
             handler = Handler(
@@ -108,6 +131,9 @@ class Handlers:
                 max_attempts=max_attempts,
                 backoff=backoff,
                 concurrency=concurrency,
+                total_concurrency=total_concurrency,
+                key_concurrency=key_concurrency,
+                rate=checked_rate,
             )
             self._add(handler)
             return function
@@ -170,6 +196,13 @@ def _length(what: str, length: timedelta | str | None) -> timedelta | None:
         return _duration.validate_python(length)
     except ValidationError as error:
         raise ConfigError(f"{what}: {error.errors()[0]['msg']}") from None
+
+
+def _rate(what: str, text: str | None) -> Rate | None:
+    try:
+        return None if text is None else Rate.parse(text)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{what} {error}") from None
 
 
 def _check_count(what: str, count: int | None) -> None:

@@ -92,6 +92,12 @@ class Buffer:
         """How often a kind with a concurrency limit has had a slot to fill: a counter for `wait_for_room`."""
         return self._vacancies
 
+    def note_vacancy(self) -> None:
+        """A limit that holds elsewhere has room again, perhaps."""
+        with self._lock:
+            self._vacancies += 1
+            self._room.notify_all()
+
     def wait_for_room(self, seen: int, timeout: float) -> None:
         """Block until `vacancies` is not `seen` any more, `timeout` seconds at the longest."""
         with self._lock:

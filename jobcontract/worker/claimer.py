@@ -18,6 +18,7 @@ from jobcontract.execute import Outcome, Released, unknown_kind
 from jobcontract.handlers import Handler, Handlers
 from jobcontract.worker.buffer import Buffer
 from jobcontract.worker.hold import Hold, Holdings
+from jobcontract.worker.limits import WorkerLimits
 from jobcontract.worker.options import WorkerOptions
 from jobcontract.worker.settle import Settler
 
@@ -51,6 +52,7 @@ class Claimer:
         holdings: Holdings,
         settler: Settler,
         *,
+        limits: WorkerLimits,
         extend: Callable[[Claim, timedelta | None], None],
         on_put: Callable[[], None],
         on_drained: Callable[[], None],
@@ -61,6 +63,7 @@ class Claimer:
         self._buffer = buffer
         self._holdings = holdings
         self._settler = settler
+        self._limits = limits
         self._extend = extend
         self._on_put = on_put
         self._on_drained = on_drained
@@ -136,7 +139,8 @@ class Claimer:
             else:
                 holds.append(hold)
         self._holdings.add([*holds, *(hold for hold, _ in unknown)])
-        deferred = self._buffer.put(holds)
+        admitted, deferred = self._limits.admit(holds)
+        deferred += self._buffer.put(admitted)
         self._on_put()
         for hold, outcome in unknown:
             self._settler.put(hold, outcome)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from jobcontract.context import JobContext
@@ -50,6 +50,8 @@ class Hold:
     """An outcome is on its way to the store; later ones are dropped. Written by the settler only."""
     lost: bool = False
     """The store said that the lease is not ours. Written by the renewer only."""
+    slot_until: float | None = None
+    """When its slots under limits across processes may be over, if it has any."""
     interrupt: Callable[[], None] | None = None
     """Cancels the task of an async handler."""
 
@@ -74,6 +76,8 @@ class Holdings:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._holds: dict[int, Hold] = {}
+        self.on_gone: Callable[[Sequence[Hold]], None] | None = None
+        """Told of those that are not held any more, by whoever discards them."""
 
     def add(self, holds: Iterable[Hold]) -> None:
         """These are held now."""
@@ -82,8 +86,11 @@ class Holdings:
 
     def discard(self, holds: Iterable[Hold]) -> None:
         """These are not held any more."""
+        gone = list(holds)
+        if self.on_gone is not None:
+            self.on_gone(gone)
         with self._changed:
-            for hold in holds:
+            for hold in gone:
                 self._holds.pop(id(hold.claim), None)
             if not self._holds:
                 self._changed.notify_all()

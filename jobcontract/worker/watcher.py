@@ -12,6 +12,7 @@ from jobcontract.execute import timed_out
 from jobcontract.handlers import Handlers
 from jobcontract.worker.buffer import Buffer
 from jobcontract.worker.hold import MOST_IDS, Hold, Holdings, describe
+from jobcontract.worker.limits import SLOT_LOST
 from jobcontract.worker.settle import NOT_STARTED, Settler
 
 log = logging.getLogger("jobcontract.worker")
@@ -45,6 +46,8 @@ class Watcher:
                 self._time_out(hold, timeout)
             elif now >= hold.deadline and not hold.context.cancelled:
                 lapsed.append(hold)
+            elif hold.slot_until is not None and now >= hold.slot_until:
+                hold.cancel(SLOT_LOST)
         if lapsed:
             self._stop(lapsed)
         for hold in self._buffer.withdraw(now - LONGEST_IN_BUFFER):

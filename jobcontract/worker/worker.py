@@ -49,6 +49,7 @@ from jobcontract.worker.claimer import Claimer
 from jobcontract.worker.hands import Hands
 from jobcontract.worker.health import StoreHealth
 from jobcontract.worker.hold import Holdings
+from jobcontract.worker.limits import WorkerLimits
 from jobcontract.worker.loops import Loop, Turn
 from jobcontract.worker.options import WorkerOptions
 from jobcontract.worker.renewer import Renewer
@@ -119,6 +120,15 @@ class Worker:
         renewer = Renewer(backend, self._holdings, min(leases))
         rescuer = Rescuer(backend, options.rescue_interval)
         watcher = Watcher(handlers, self._holdings, self._buffer, self._settler, min(leases).total_seconds())
+        self._limits = WorkerLimits(
+            backend,
+            handlers,
+            options.lease,
+            self._buffer,
+            self._holdings,
+            self._settler,
+            self._hands.reinforce,
+        )
         self._claimer = Claimer(
             backend,
             handlers,
@@ -126,6 +136,7 @@ class Worker:
             self._buffer,
             self._holdings,
             self._settler,
+            limits=self._limits,
             extend=renewer.extend,
             on_put=self._hands.reinforce,
             on_drained=lambda: self._orders.put(_Order.DRAINED),
@@ -139,6 +150,10 @@ class Worker:
             Loop("renew", renew, self._health, patience=renewer.patience, prepare=greet),
             Loop("watch", watcher.turn, self._health),
         ]
+        if self._limits.needed:
+            self._holdings.on_gone = self._limits.gone
+            turn = self._unless_hopeless(self._limits.turn)
+            self._keepers.append(Loop("limit", turn, self._health, patience=renewer.patience, prepare=greet))
         self._schedule_loops: list[Loop] = []
         if schedules:
             turn = self._unless_hopeless(Scheduler(backend, schedules).turn)
@@ -235,6 +250,8 @@ class Worker:
             )
         for loop in self._keepers:
             loop.stop()
+        with suppress(Exception):  # what can't be freed now runs out
+            self._limits.close()
         self._hands.close()
         deadline = time.monotonic() + _TIDY
         for loop in (*self._keepers, self._rescue_loop, *self._schedule_loops):
