@@ -17,6 +17,7 @@ from jobcontract import Backend, Job, State, get_backend
 from jobcontract.config import load_settings
 from jobcontract.doctor import examine
 from jobcontract.errors import StoreError
+from jobcontract.limits import Slot, SlotRequest, shared_limits_of
 from tests.security.grants import grants
 from tests.servers.postgres import PostgresServer
 
@@ -191,3 +192,15 @@ def test_a_producer_through_the_outbox_and_a_relay(
     with get_backend("it", settings=settings) as backend:
         assert len(backend.claim()) == 1
         refused(lambda: backend.register(Job(kind="k")))
+
+
+def test_a_worker_keeps_its_limits(as_role: As, owner: Backend) -> None:
+    limits = shared_limits_of(as_role("worker-with-limits").driver)
+    assert limits is not None
+    (claim,) = owner.claim(queues=["other"], limit=1)
+    lease, length = claim.lease, timedelta(minutes=1)
+    assert limits.take_slots([SlotRequest(lease, (Slot("kind:k", 1),))], length) == [True]
+    assert limits.keep_slots([lease], length) == [True]
+    limits.free_slots([lease])
+    for _ in range(2):
+        limits.take_turns("rate:k", 1, timedelta(seconds=1), length)
