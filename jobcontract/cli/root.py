@@ -13,6 +13,7 @@ import click
 
 from jobcontract.cli import (
     backends,
+    bench,
     config,
     dead,
     doctor,
@@ -186,6 +187,7 @@ for _command in (
     schedule.schedule,
     prune.prune,
     doctor.doctor,
+    bench.bench,
     metrics.metrics,
     backends.backends,
     config.config,
