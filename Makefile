@@ -8,13 +8,17 @@ DOCUMENTS ?=
 ARGS ?=
 SCENARIOS ?=
 
-.PHONY: demo test check faults faults-long bench format clean
+.PHONY: demo test test-pythons check faults faults-long bench format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/jobctl demo $(if $(DOCUMENTS),--documents "$(DOCUMENTS)")
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(ARGS)
+
+# The other Pythons that are declared and at hand, each in a .venv-3.x of its own.
+test-pythons: $(VENV)/.installed-dev
+	$(BIN)/python tools/pythons.py $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -49,4 +53,4 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

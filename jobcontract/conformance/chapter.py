@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from jobcontract.conformance.harness import Harness
-from jobcontract.conformance.selection import doors_of, record_of, selection_of
+from jobcontract.conformance.selection import NOT_APPLICABLE, doors_of, leave_out, record_of, selection_of
 from jobcontract.conformance.store import Store
 
 
@@ -29,7 +29,7 @@ class Chapter:
             reason = selection_of(request.function).reason_against(record.capabilities, record.doors)
             if reason is not None:
                 record.inapplicable[name] = reason
-                pytest.skip(reason)
+                leave_out(NOT_APPLICABLE, reason)
         url = harness.create()
         try:
             store = Store(harness, url)
@@ -38,7 +38,7 @@ class Chapter:
                 reason = selection_of(request.function).reason_against(record.capabilities, record.doors)
                 if reason is not None:
                     record.inapplicable[name] = reason
-                    pytest.skip(reason)
+                    leave_out(NOT_APPLICABLE, reason)
                 yield store
             finally:
                 store.close()

@@ -18,7 +18,7 @@ AsyncTransactions: TypeAlias = Mapping[str, Callable[[], AbstractAsyncContextMan
 
 
 class NotOffered(Exception):
-    """The harness has no such thing. The tests that need it are skipped, and the summary says so."""
+    """The harness has no such thing. The tests that need it are not tried, and the summary says so."""
 
     def __init__(self, what: str, *asked_with: object) -> None:
         super().__init__(what, *asked_with)

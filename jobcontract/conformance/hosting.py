@@ -101,17 +101,19 @@ class HostingChapter(Chapter):
                 assert commit.wait(store.harness.patience.total_seconds())
 
         writing = threading.Thread(target=write, daemon=True)
-        with store.hosting.transaction() as transaction:
-            assert notes.read(transaction) == []
-            writing.start()
-            if began.wait(0.5):  # not with one writer
-                assert notes.read(transaction) == [], "a row is seen that is not committed"
-                commit.set()
-                writing.join(store.harness.patience.total_seconds())
-                assert notes.read(transaction) == ["theirs"], "the block goes on in an old snapshot"
-            else:
+        try:
+            with store.hosting.transaction() as transaction:
                 assert notes.read(transaction) == []
-                commit.set()
+                writing.start()
+                if began.wait(0.5):  # not with one writer
+                    assert notes.read(transaction) == [], "a row is seen that is not committed"
+                    commit.set()
+                    writing.join(store.harness.patience.total_seconds())
+                    assert notes.read(transaction) == ["theirs"], "the block goes on in an old snapshot"
+                else:
+                    assert notes.read(transaction) == []
+        finally:
+            commit.set()  # whatever was found: the other thread must not wait into the next test
         writing.join(store.harness.patience.total_seconds())
         assert notes.committed() == ["theirs"]
 

@@ -4,22 +4,36 @@ A test says with `needs` and `lacks` which features it is about. What a store de
 prove it; what it does not declare selects those that prove that it says so: `Unsupported`, and nothing left
 behind. A side door that is no feature is not declared but there (`through`). The record is what lets
 `ConformanceSuite` fail when something declared went untested.
+
+What does not apply is known only when a store is there, too late to deselect it. pytest is told to skip it,
+and it is counted apart: "skipped" in the results means what it means elsewhere, that something is missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pytest
 
-from jobcontract.contract import FEATURES, Capabilities, Driver, Feature, HostsTables
+from jobcontract.contract import FEATURES, Capabilities, Diagnosis, Driver, Feature, HostsTables
 
 Test = TypeVar("Test", bound=Callable[..., None])
 
-DOORS: tuple[type, ...] = (HostsTables,)
+DOORS: tuple[type, ...] = (HostsTables, Diagnosis)
 """The side doors that are no features, and that tests go through."""
+
+
+NOT_APPLICABLE = "not applicable"
+"""What the store does not declare, and so need not show."""
+NOT_TRIED = "not tried"
+"""What the harness gives no way to try."""
+
+
+def leave_out(category: str, reason: str) -> NoReturn:
+    """End the test that runs; it is counted as `category`."""
+    pytest.skip(f"{category}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +143,14 @@ def record_of(config: pytest.Config, suite: type) -> Record:
 
 
 class _Summary:
-    """Writes what ran below the results."""
+    """Counts what was left out, and writes what ran below the results."""
+
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        if report.skipped and isinstance(report.longrepr, tuple):
+            for category in (NOT_APPLICABLE, NOT_TRIED):
+                if report.longrepr[2].startswith(f"Skipped: {category}: "):
+                    return category, "-", category.upper()
+        return None
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         from jobcontract.conformance.suite import CHAPTERS

@@ -36,6 +36,8 @@ from jobcontract.conformance.transactions import TransactionsChapter
 from jobcontract.conformance.wait import WaitChapter
 from jobcontract.contract import FEATURES, ConnectionLease
 
+_SILENCING = ("skip", "skipif", "xfail")
+
 CHAPTERS: tuple[type[Chapter], ...] = (
     CapabilitiesChapter,
     RegisterChapter,
@@ -98,6 +100,16 @@ class ConformanceSuite(
     first, and this class's own test, the guard, at the end.)
     """
 
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """pytest's hook, called for each test as it is collected: no mark may silence one, or the guard."""
+        for mark in metafunc.definition.iter_markers():
+            if mark.name in _SILENCING:
+                pytest.fail(
+                    f"the mark {mark.name!r} on {type(self).__name__} would silence the conformance suite; "
+                    "take it off (where a server is missing, skip in the fixture `harness`)",
+                    pytrace=False,
+                )
+
     def test_everything_declared_was_tested(self, store: Store, request: pytest.FixtureRequest) -> None:
         """Looks back at the run: no test was replaced or left out, and each declared feature was tried."""
         record = record_of(request.config, type(self))
@@ -108,6 +120,9 @@ class ConformanceSuite(
         }
         replaced = sorted(name for name in tests if not _is_ours(type(self), name))
         assert not replaced, f"tests of the suite were replaced: {', '.join(replaced)}"
+
+        marked = sorted(item.name for item in _items_of(request, type(self)) if _is_silenced(item))
+        assert not marked, f"tests of the suite are marked to be skipped or to fail: {', '.join(marked)}"
 
         selected = {item.originalname for item in _items_of(request, type(self))}
         missing = sorted(
@@ -145,6 +160,10 @@ def _assert_each_feature_tried(store: Store, tests: dict[str, Selection], ran: s
 def _is_ours(suite: type, name: str) -> bool:
     chapter = next(chapter for chapter in CHAPTERS if name in vars(chapter))
     return getattr(suite, name, None) is vars(chapter)[name]
+
+
+def _is_silenced(item: pytest.Item) -> bool:
+    return any(mark.name in _SILENCING for mark in item.iter_markers())
 
 
 def _items_of(request: pytest.FixtureRequest, suite: type) -> list[pytest.Function]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from jobcontract.conformance import CHAPTERS
 from jobcontract.conformance.selection import selection_of
 from jobcontract.contract import FEATURES
 from tests.conformance.test_can_fail import run
+
+pytest_plugins = ["pytester"]
 
 GUARD = "test_everything_declared_was_tested"
 
@@ -56,6 +60,9 @@ def test_no_two_tests_share_a_name() -> None:
 def test_a_complete_run_passes_and_is_summed_up(pytester: pytest.Pytester) -> None:
     found = run(pytester, SUITE.format(harness="Quick(BareDriver)", more=""))
     assert set(found.outcomes.values()) == {"passed", "skipped"}
+    results = found.output.splitlines()[-1]
+    assert re.search(r" \d+ not applicable, ", results), results
+    assert "skipped" not in results
     assert found.outcomes[GUARD] == "passed"
     assert "TestBroken: Bare 1.0" in found.output
     assert "not declared: cancel, deduplication, fsync, " in found.output
@@ -80,7 +87,6 @@ def test_a_lease_that_is_a_connection_needs_a_way_to_cut_it(pytester: pytest.Pyt
     [
         "    def test_a_completed_job_is_done_and_never_comes_again(self): pass",
         "    test_a_completed_job_is_done_and_never_comes_again = None",
-        "    @pytest.mark.skip\n    def test_a_completed_job_is_done_and_never_comes_again(self): pass",
     ],
 )
 def test_a_test_that_was_replaced_is_named(pytester: pytest.Pytester, replacement: str) -> None:
@@ -90,6 +96,37 @@ def test_a_test_that_was_replaced_is_named(pytester: pytest.Pytester, replacemen
     assert (
         "tests of the suite were replaced: test_a_completed_job_is_done_and_never_comes_again" in found.output
     )
+
+
+MARKS = [
+    "    @pytest.mark.skip\n    def test_a_completed_job_is_done_and_never_comes_again(self): pass",
+    "    pytestmark = pytest.mark.xfail",
+    "    pytestmark = [pytest.mark.skipif(True, reason='today')]",
+    "pytestmark = pytest.mark.skip",
+    "TestBroken = pytest.mark.skip(TestBroken)",
+]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_mark_that_would_silence_the_suite_fails_it(pytester: pytest.Pytester, mark: str) -> None:
+    found = run(pytester, SUITE.format(harness="Quick(BareDriver)", more=mark))
+    assert found.outcomes == {}
+    assert re.search("the mark '(skip|skipif|xfail)' on TestBroken would silence the conf", found.output)
+    assert " error" in found.output.splitlines()[-1]
+
+
+def test_a_mark_that_was_added_later_is_seen_by_the_guard(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        "import pytest\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n"
+        "        if item.name.startswith('test_an_empty_store'): item.add_marker(pytest.mark.xfail)\n"
+    )
+    found = run(
+        pytester, SUITE.format(harness="Quick(BareDriver)", more=""), "-k", f"{GUARD} or test_an_empty_store"
+    )
+    assert found.outcomes[GUARD] == "failed"
+    assert "tests of the suite are marked to be skipped or to fail: test_an_empty_store" in found.output
 
 
 def test_a_part_of_the_suite_can_be_run_alone(pytester: pytest.Pytester) -> None:
