@@ -44,7 +44,9 @@ class StoreOptions(BaseModel):
     URL.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # The errors of pydantic quote what they were given, which may be a password behind a key with a slip in
+    # it.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 Options = TypeVar("Options", bound=StoreOptions)

@@ -21,6 +21,7 @@ _UNITS = {
 }
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h|d|w)")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+\Z")
+_SHOWN = 16
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?\Z")
 
 
@@ -30,7 +31,9 @@ def parse_duration(text: str) -> timedelta:
     if _SECONDS.match(text):
         return timedelta(seconds=float(text))
     if not _WHOLE.match(text):
-        raise ValueError(f"{text!r} is not a length of time; write it as 250ms, 30s, 10m, 1h30m or 7d")
+        # Behind a forgotten & of a URL, a password may follow. A slip in a length of time is short.
+        shown = repr(text) if len(text) <= _SHOWN and "=" not in text else "this"
+        raise ValueError(f"{shown} is not a length of time; write it as 250ms, 30s, 10m, 1h30m or 7d")
     try:
         return sum((float(number) * _UNITS[unit] for number, unit in _PART.findall(text)), timedelta())
     except OverflowError:
