@@ -108,6 +108,14 @@ class AsyncBackend:
                 seen.add(record)
             return registrations
 
+    async def require(self, features: Collection[Feature]) -> None:
+        """`Backend.require`."""
+        await _on_thread(self.backend.require, features)
+
+    async def check(self, jobs: Iterable[Registrable]) -> None:
+        """`Backend.check`."""
+        await _on_thread(self.backend.check, jobs)
+
     async def claim(
         self, *, queues: Sequence[str] = DEFAULT_QUEUES, limit: int = 1, lease: timedelta | None = None
     ) -> list[Claim]:
@@ -195,6 +203,14 @@ class AsyncBackend:
     async def cancel_many(self, job_ids: Sequence[UUID | str]) -> list[State | None]:
         """`Backend.cancel_many`."""
         return await _on_thread(self.backend.cancel_many, job_ids)
+
+    async def stop(self, job_id: UUID | str) -> State | None:
+        """`Backend.stop`."""
+        return await _on_thread(self.backend.stop, job_id)
+
+    async def stop_many(self, job_ids: Sequence[UUID | str]) -> list[State | None]:
+        """`Backend.stop_many`."""
+        return await _on_thread(self.backend.stop_many, job_ids)
 
     async def requeue(self, job_id: UUID | str) -> State | None:
         """`Backend.requeue`."""

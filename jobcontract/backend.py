@@ -82,6 +82,7 @@ from jobcontract.errors import (
 from jobcontract.jsontext import storable
 from jobcontract.records import Undecodable, decode
 from jobcontract.status import JobStatus
+from jobcontract.stopping import NOTE, StopRequests
 
 log = logging.getLogger(__name__)
 
@@ -409,6 +410,27 @@ class Backend:
         if not isinstance(door, Cancellation):
             raise self._lacking("cancel")
         return self._by_id("cancel", job_ids, door.cancel)
+
+    def stop(self, job_id: UUID | str) -> State | None:
+        """Ask the worker that runs the job to stop it: its handler's context is cancelled within a second or
+        two, and when the handler heeds that, the job is dead. The job's state now: `State.RUNNING` where it
+        was asked for. None for an unknown id.
+        """
+        return self.stop_many([job_id])[0]
+
+    def stop_many(self, job_ids: Sequence[UUID | str]) -> list[State | None]:
+        """`stop` for each."""
+        if not isinstance(self.driver, Notes):
+            raise self._lacking("lookup" if not isinstance(self.driver, Lookup) else "notes")
+        found = [self.get(job_id) for job_id in job_ids]
+        running = {str(each.id): each.attempt for each in found if each and each.state is State.RUNNING}
+        while running:
+            read = self.read_notes([NOTE])
+            text = read.values.get(NOTE)
+            requests = StopRequests.read(text).with_these(running, read.now)
+            if self.write_note(NOTE, requests.model_dump_json(), expected=text):
+                break
+        return [each.state if each else None for each in found]
 
     def requeue(self, job_id: UUID | str) -> State | None:
         """Dead or cancelled to ready, with its attempts to spend again. The job's state afterwards; None for

@@ -23,6 +23,7 @@ log = logging.getLogger("jobcontract.job")
 LEASE_LOST = "the lease is lost"
 TIMED_OUT = "the handler's time is up"
 SHUTDOWN = "the worker shuts down"
+STOPPED = "an operator stopped it"
 
 _event_creation = threading.Lock()
 
@@ -30,7 +31,8 @@ _event_creation = threading.Lock()
 class JobCancelled(Exception):
     """Raised by `JobContext.check_cancelled`: stop now, the outcome of this run no longer counts.
 
-    Let it pass. When the worker shuts down, the job goes back to ready and no attempt is spent.
+    Let it pass. When the worker shuts down, the job goes back to ready and no attempt is spent; when an
+    operator stopped it, it is dead.
     """
 
 
@@ -104,7 +106,9 @@ class JobContext:
         self.max_attempts = claim.job.max_attempts if max_attempts is None else max_attempts
         """How many attempts may be spent: the smaller of the job's and the handler's own."""
         self.cancelled = Cancellation()
-        """Set when the handler should stop: lost lease, timeout, or the end of the grace at shutdown."""
+        """Set when the handler should stop: lost lease, timeout, an operator (`Backend.stop`), or the end of
+        the grace at shutdown.
+        """
         self._extend = extend
         self._log: JobLogger | None = None
 

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from jobcontract import telemetry
 from jobcontract.backoff import Backoff
-from jobcontract.context import JobCancelled, JobContext
+from jobcontract.context import STOPPED, JobCancelled, JobContext
 from jobcontract.contract import MAX_ERROR_BYTES, Claim, Job
 from jobcontract.durations import format_duration
 from jobcontract.errors import Dead, Retry, Snooze
@@ -147,6 +147,8 @@ def _outcome_of(error: BaseException, claim: Claim, handler: Handler, context: J
         case Snooze() if _is_delay(error.delay):
             return Released(error.delay, "snoozed by its handler")
         case _ if context.cancelled and isinstance(error, (JobCancelled, CancelledError)):
+            if context.cancelled.reason == STOPPED:
+                return Failed(f"Stopped: {STOPPED}", "Stopped", timedelta(), permanent=True)
             return Released(timedelta(), context.cancelled.reason or "cancelled")
         case Retry():
             text = f"Retry: after must be a timedelta from nothing to ten years, not {_shown(error.after)}"

@@ -96,6 +96,22 @@ def cancel(session: Session, ids: tuple[UUID, ...], as_json: bool) -> None:
 
 @jobs.command(
     cls=Command,
+    examples=("jobctl jobs stop 0197b3a2-0000-7000-8000-000000000003",),
+)
+@ids_argument
+@json_option
+@pass_session
+def stop(session: Session, ids: tuple[UUID, ...], as_json: bool) -> None:
+    """Ask the workers of running jobs to stop them.
+
+    A handler that heeds its context's cancellation ends within a second or two, and its job is dead; one that
+    does not goes on. Exit code 3 for a job that does not run.
+    """
+    change(ids, session.backend().stop_many, wanted=State.RUNNING, done="told to stop", as_json=as_json)
+
+
+@jobs.command(
+    cls=Command,
     examples=("jobctl jobs retry 0197b3a2-0000-7000-8000-000000000001",),
 )
 @ids_argument

@@ -55,6 +55,7 @@ from jobcontract.worker.options import WorkerOptions
 from jobcontract.worker.renewer import Renewer
 from jobcontract.worker.rescuer import Rescuer
 from jobcontract.worker.settle import NOT_STARTED, Settler, Tally
+from jobcontract.worker.stopper import Stopper
 from jobcontract.worker.watcher import Watcher
 
 log = logging.getLogger("jobcontract.worker")
@@ -149,6 +150,7 @@ class Worker:
             Loop("renew", renew, self._health, patience=renewer.patience, prepare=greet),
             Loop("renew", renew, self._health, patience=renewer.patience, prepare=greet),
             Loop("watch", watcher.turn, self._health),
+            Loop("stop", Stopper(backend, self._holdings).turn, self._health),
         ]
         if self._limits.needed:
             self._holdings.on_gone = self._limits.gone

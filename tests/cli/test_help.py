@@ -142,6 +142,7 @@ def stage(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
 
 def _fill(backend: Backend) -> None:
     put(backend, State.DEAD, kind="send_mail", id="0197b3a2-0000-7000-8000-000000000002")
+    put(backend, State.RUNNING, kind="send_mail", id="0197b3a2-0000-7000-8000-000000000003")
     put(backend, State.READY, kind="send_mail", id="0197b3a2-0000-7000-8000-000000000001")
 
 
