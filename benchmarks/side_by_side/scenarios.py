@@ -31,6 +31,8 @@ class Sizes:
     jobs: int = 20_000
     singles: int = 2_000
     bulk: int = 50_000
+    churn: int = 200_000
+    backlog: int = 1_000_000
     paced: int = 200
     rate: float = 20.0
 
@@ -80,25 +82,29 @@ def _drain(arena: Arena, contestant: Contestant, sizes: Sizes, processes: int) -
     """
     with arena.place(contestant) as place:
         prepare(contestant, place.url)
-        register(contestant, place.url, sizes.jobs, "many", timeout=sizes.patience(sizes.jobs))
-        with workers(contestant, place.url, processes) as started:
-            wait_for(started, sizes.jobs, sizes.patience(sizes.jobs))
-            seen = [each.marks.seen() for each in started]
-            ended = max(one.last for one in seen) / 1e9
-            if not place.counts_at_rest:
-                ended = _wait_until_settled(place, started, sizes.patience(0))
-            used = (
-                sum(each.processor_seconds for each in started) - sum(one.used_before for one in seen) / 1e9
-            )
-            memory = sum(each.memory for each in started)
-            if place.counts_at_rest:
-                time.sleep(_ACKNOWLEDGING)
-        if place.counts_at_rest and (left := place.unsettled()) > 0:
-            raise ContestantFailed(f"{left} jobs came back after the workers had stopped")
+        return _drain_place(place, contestant, sizes, sizes.jobs, processes)
+
+
+def _drain_place(
+    place: Place, contestant: Contestant, sizes: Sizes, jobs: int, processes: int = 1
+) -> Figures:
+    register(contestant, place.url, jobs, "many", timeout=sizes.patience(jobs))
+    with workers(contestant, place.url, processes) as started:
+        wait_for(started, jobs, sizes.patience(jobs))
+        seen = [each.marks.seen() for each in started]
+        ended = max(one.last for one in seen) / 1e9
+        if not place.counts_at_rest:
+            ended = _wait_until_settled(place, started, sizes.patience(0))
+        used = sum(each.processor_seconds for each in started) - sum(one.used_before for one in seen) / 1e9
+        memory = sum(each.memory for each in started)
+        if place.counts_at_rest:
+            time.sleep(_ACKNOWLEDGING)
+    if place.counts_at_rest and (left := place.unsettled()) > 0:
+        raise ContestantFailed(f"{left} jobs came back after the workers had stopped")
     begun = min(one.first for one in seen if one.started) / 1e9
     return {
-        "jobs": sizes.jobs / (ended - begun),
-        "processor": used / sizes.jobs * 1e6,
+        "jobs": jobs / (ended - begun),
+        "processor": used / jobs * 1e6,
         "memory": memory / 2**20,
     }
 
@@ -113,6 +119,27 @@ def _wait_until_settled(place: Place, started: list[WorkerProcess], patience: fl
             raise ContestantFailed(f"every handler was started, and {left} jobs are still not finished")
         time.sleep(0.005)
     return time.monotonic()
+
+
+def _pinned(arena: Arena, contestant: Contestant, sizes: Sizes) -> Figures:
+    """The drain once `churn` jobs have come and gone while another session held its snapshot."""
+    with arena.place(contestant) as place:
+        prepare(contestant, place.url)
+        with place.snapshot():
+            _drain_place(place, contestant, sizes, sizes.churn)
+            return _drain_place(place, contestant, sizes, sizes.jobs)
+
+
+def _backlog(arena: Arena, contestant: Contestant, sizes: Sizes) -> Figures:
+    """From the start of the first handler to that of the `jobs`-th, in front of `backlog` ready jobs."""
+    with arena.place(contestant) as place:
+        prepare(contestant, place.url)
+        backlog = max(sizes.backlog, sizes.jobs)
+        register(contestant, place.url, backlog, "many", timeout=sizes.patience(backlog))
+        with workers(contestant, place.url) as started:
+            wait_for(started, sizes.jobs, sizes.patience(sizes.jobs))
+            seen = started[0].marks.seen()
+    return {"jobs": (seen.started - 1) / ((seen.last - seen.first) / 1e9)}
 
 
 def _register(arena: Arena, contestant: Contestant, jobs: int, way: str, sizes: Sizes) -> Figures:
@@ -166,6 +193,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         _DRAINED,
         lambda arena, contestant, sizes: _drain(arena, contestant, sizes, 2),
     ),
+    Scenario(
+        "drain-pinned",
+        "Drain under a pinned horizon, one worker process",
+        _DRAINED,
+        _pinned,
+        stores=frozenset({Store.POSTGRES}),
+    ),
+    Scenario("drain-backlog", "Drain at a large backlog, one worker process", {"jobs": RATE}, _backlog),
     Scenario(
         "register-one",
         "Register one by one",

@@ -32,6 +32,10 @@ class Place(abc.ABC):
     def unsettled(self) -> int:
         """How many jobs are not finished, as the store sees it."""
 
+    def snapshot(self) -> contextlib.AbstractContextManager[object]:
+        """Another session holds an old snapshot while the block runs. Where there are such things."""
+        raise NotImplementedError(f"{type(self).__name__} has no snapshots")
+
 
 class Arena(abc.ABC):
     """A running server."""
@@ -54,6 +58,13 @@ class _PostgresPlace(Place):
         row = self._connection.execute(self._question.encode()).fetchone()
         assert row is not None
         return int(row[0])
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Generator[None]:
+        with psycopg.connect(self.url) as holder:
+            holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            holder.execute("SELECT 1")  # from here on it is held
+            yield
 
 
 class PostgresArena(Arena):

@@ -15,18 +15,19 @@ from benchmarks.side_by_side.results import Results
 from benchmarks.side_by_side.scenarios import SCENARIOS
 from benchmarks.side_by_side.table import tables
 
-TINY = ["--rounds", "1", "--jobs", "3000", "--paced", "10", "--rate", "100"]
+SHORT = ("drain", "drain-backlog", "latency")
+TINY = ["--rounds", "1", "--jobs", "3000", "--paced", "10", "--rate", "100", "--backlog", "4000"]
 
 
 @pytest.mark.timeout(300)  # a dozen processes, each of which imports everything
 def test_the_bare_store_runs_through_the_harness(tmp_path: Path) -> None:
     output = tmp_path / "results.json"
-    what = ["--stores", "postgres", "--contestants", "bare loop", "--scenarios", "drain", "latency"]
+    what = ["--stores", "postgres", "--contestants", "bare loop", "--scenarios", *SHORT]
     assert main([*what, *TINY, "--output", str(output)]) == 0
     results = Results.read(output)
     for scenario in SCENARIOS:
         entries = list(results.of(scenario.name, "postgres"))
-        assert len(entries) == (scenario.name in ("drain", "latency"))
+        assert len(entries) == (scenario.name in SHORT)
         for entry in entries:
             assert entry.values.keys() == scenario.units.keys()
             assert all(value > 0 for values in entry.values.values() for value in values)
