@@ -28,9 +28,10 @@ check: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/docs -q
 
-# Every scenario and every red control, with fixed seeds: minutes. SCENARIOS names some of them.
+# Every scenario and every red control, with fixed seeds, and the tests marked slow: minutes. SCENARIOS names some of them.
 faults: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.faults $(SCENARIOS) $(ARGS)
+	$(if $(SCENARIOS)$(ARGS),,$(BIN)/python -m pytest -m slow)
 
 # The attacks for an hour, with random seeds; what fails is printed with its seed, and keeps its history.
 faults-long: $(VENV)/.installed-dev
