@@ -139,7 +139,10 @@ class Schema:
         steps = self._pending(connection, version, fresh=version is None)
         if version is not None:
             broken = [
-                step for index in self._builder.broken(connection) for step in self._builder.steps(index)
+                step
+                for index in self._builder.broken(connection)
+                if index in self._builder.on_existing_tables(connection, index.migration)
+                for step in self._builder.steps(index)
             ]
             steps = broken + steps
         days = _days_from(self._today(connection)) if version is None else self.missing_days(connection)

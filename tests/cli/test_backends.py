@@ -124,8 +124,9 @@ def test_a_store_that_can_do_little_is_described_by_what_it_lacks() -> None:
         max_input_ref_bytes=1000,
     )
     assert words(poor) == (
-        "Poor 1", "nothing", "none", "none", "none", "1", "lookup, stats, cancel, requeue, prune, pause",
-    )  # fmt: skip
+        *("Poor 1", "nothing", "none", "none", "none", "1"),
+        "lookup, stats, cancel, requeue, prune, pause, notes",
+    )
     told = dict(sentences(poor))
     assert told["leases"] == "A claim holds while the worker's connection lives, 30m at most."
     assert told["delays"] == "Jobs can't be scheduled: each is due at once."
