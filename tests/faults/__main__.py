@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from tests.faults.disks import NotPossible
+from tests.faults.figures import keep
 from tests.faults.laboratory import Laboratory, Report
 from tests.faults.scenarios import ATTACKS, SCENARIOS
 
@@ -25,7 +27,7 @@ SHOWN = 20
 @click.option("--jobs", type=int, help="For each producer.")
 @click.option("--rounds", type=int, help="How often each fault has its turn.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Keep histories and logs there.")
-@click.option("--figures", type=click.Path(path_type=Path), help="Write the figures to this file, as JSON.")
+@click.option("--figures", type=click.Path(path_type=Path), help="Add the figures to this file.")
 def main(
     names: tuple[str, ...],
     seeds: tuple[int, ...],
@@ -44,18 +46,21 @@ def main(
     waiting = [(name, seed) for seed in (seeds or (1,)) for name in chosen] if until is None else []
     while waiting or (until is not None and time.monotonic() < until):
         name, seed = waiting.pop(0) if waiting else (random.choice(chosen), random.randrange(1_000_000))
-        reports.append(_run(name, seed, jobs, rounds, folder))
-    if figures is not None:
-        figures.write_text(json.dumps([report.figures for report in reports], indent=1) + "\n")
+        try:
+            reports.append(_run(name, seed, jobs, rounds, folder))
+        except NotPossible as reason:
+            click.echo(f"not run: {reason}")
+            continue
+        if figures is not None:
+            keep(figures, reports[-1])
     sys.exit(not all(report.passed for report in reports))
 
 
-def _run(name: str, seed: int, jobs: int | None, rounds: int | None, keep: Path | None) -> Report:
-    from dataclasses import replace
+def _run(name: str, seed: int, jobs: int | None, rounds: int | None, kept: Path | None) -> Report:
 
     scenario = SCENARIOS[name]
     scenario = replace(scenario, jobs=jobs or scenario.jobs, rounds=rounds or scenario.rounds)
-    parent = keep or Path(tempfile.mkdtemp(prefix="jobcontract-faults-"))
+    parent = kept or Path(tempfile.mkdtemp(prefix="jobcontract-faults-"))
     folder = parent / f"{name}-{seed}"
     folder.mkdir(parents=True)
     click.echo(f"{name}, seed {seed}: ", nl=False)
@@ -66,7 +71,7 @@ def _run(name: str, seed: int, jobs: int | None, rounds: int | None, keep: Path 
         f"{sum(report.faults.values())} faults, {told['seconds']} s: "
         f"{_verdict(report)}"
     )
-    if report.passed and keep is None:
+    if report.passed and kept is None:
         shutil.rmtree(parent)
     for violation in report.violations[: 3 if report.passed else SHOWN]:
         click.echo(f"  {violation}")

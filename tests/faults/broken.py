@@ -107,6 +107,5 @@ BREAKS: dict[str, Break] = {
 
 
 def break_product(name: str) -> None:
-    """Build the product with the fault called `name`; with none when there is no name."""
-    if name:
-        BREAKS[name]()
+    """Build the product with the fault called `name`."""
+    BREAKS[name]()

@@ -120,7 +120,7 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A process that ended."""
+    """A process that ended: signalled when the operation was invoked, gone when it returned."""
 
     by: Operation
     process: str
@@ -242,8 +242,9 @@ class Facts:
     def ended(self) -> list[Ended]:
         """The processes that ended."""
         return [
-            Ended(by, by.asked["process"], by.asked["signal"], by.asked["code"])
+            Ended(by, by.asked["process"], by.asked["signal"], by.answered["code"])
             for by in self.history.of("exit")
+            if by.answered is not None
         ]
 
     @cached_property

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -46,9 +47,9 @@ class Member:
         return self._process.poll() is None
 
     @property
-    def code(self) -> int | None:
-        """With which it ended."""
-        return self._process.poll()
+    def failed(self) -> bool:
+        """Whether it ended by itself, and not well."""
+        return bool(self._process.poll()) and not self._signal
 
     def await_beginning(self) -> None:
         """Block until it has begun to do something (or has ended)."""
@@ -80,11 +81,12 @@ class Member:
             self._process.wait(seconds)
         if self.running:
             return False
-        self._note()
+        with self._recorder.operation("exit", {"process": self.name, "signal": ""}) as answer:
+            answer.answered = {"code": self._process.returncode}
         return True
 
     def _end(self, number: signal.Signals, name: str) -> None:
-        if self.running:
+        with self._recorder.operation("exit", {"process": self.name, "signal": name}) as answer:
             self._signal = name
             self._process.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -92,10 +94,7 @@ class Member:
             if self.running:
                 self._process.kill()
                 self._process.wait()
-        self._note()
-
-    def _note(self) -> None:
-        self._recorder.note("exit", process=self.name, signal=self._signal, code=self._process.returncode)
+            answer.answered = {"code": self._process.returncode}
 
 
 class Fleet:
@@ -132,13 +131,13 @@ class Fleet:
         for member in [each for each in self._members if each.role == role]:
             if not member.wait(max(0.0, deadline - time.monotonic())):
                 raise AssertionError(f"{member.name} goes on; its log ends:\n{tail(member.log)}")
-            if member.code:
+            if member.failed:
                 raise AssertionError(f"{member.name} failed; its log ends:\n{tail(member.log)}")
 
     def terminate(self, role: str) -> None:
-        """SIGTERM to all of them, one after the other."""
-        for member in self.alive(role):
-            member.terminate()
+        """SIGTERM to all of them at once."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Member.terminate, self.alive(role)))
 
     def __enter__(self) -> Self:
         return self

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jobcontract import Backend, Job
 from jobcontract.contract import (
@@ -23,10 +23,11 @@ from jobcontract.contract import (
     Transactional,
 )
 from tests.faults.checker import check
-from tests.faults.facts import FINISHED, Facts, Setting
+from tests.faults.facts import Facts, Setting
 from tests.faults.fleet import Fleet
 from tests.faults.history import History, Recorder
 from tests.faults.nemesis import FAULTS, Field
+from tests.faults.promises import jobs
 from tests.faults.promises.violation import Violation
 from tests.faults.recording import record
 from tests.faults.run_file import OUTBOX, STORE, RunFile
@@ -36,6 +37,8 @@ from tests.servers.binaries import find_programs
 RESCUE = 0.5
 PRODUCED_WITHIN = 300.0
 PROBES = 5
+MARGIN = 120.0
+"""Seconds that a job which was rescued may wait behind the backlog of a busy machine."""
 RECOVERED_WITHIN = 30.0
 CLAIMED_WITHIN = 10.0
 POISONED = 5
@@ -67,8 +70,10 @@ class Scenario:
     """The fault that the product is built with (`tests.faults.broken`): a red control."""
     must_break: frozenset[int] = frozenset()
     """The promises of which a red control breaks at least one; that it breaks none is the failure."""
-    promises: frozenset[int] | None = None
-    """Which ones to judge; None is all."""
+    judged: Literal["promises", "loss", "nothing"] = "promises"
+    """All promises; only that nothing acknowledged is lost; or nothing, where the store's setting promises
+    nothing, and what is lost is counted.
+    """
 
 
 @dataclass
@@ -91,6 +96,7 @@ class Report:
     again: int = 0
     """Executions beyond the first of a job that is done: what at-least-once means in figures."""
     seconds: float = 0.0
+    judged: str = "promises"
     violations: list[Violation] = field(default_factory=list[Violation])
 
     must_break: frozenset[int] = frozenset()
@@ -130,22 +136,32 @@ class Laboratory:
     def run(self) -> Report:
         """Blocks for the whole of it. Raises when the run itself fails, which is no verdict."""
         began = time.monotonic()
-        with self.scenario.stage(self.folder, self.programs) as stage, stage.look() as backend:
-            self._prepare(stage, backend)
+        with self.scenario.stage(self.folder, self.programs) as stage:
+            with stage.look() as backend:
+                self._prepare(stage, backend)
             with Fleet(self.folder, self.recorder) as fleet:
                 self._attack(stage, fleet)
-                self._drain(stage, backend, fleet)
-                self._probe(backend)
-                fleet.terminate("relay")
-                fleet.terminate("worker")
-            self._list(backend)
+                with stage.look() as backend:
+                    record(backend.driver, self.recorder, OUTBOX if stage.outbox_url else STORE)
+                    self._drain(stage, backend, fleet)
+                    self._probe(backend)
+                    fleet.terminate("relay")
+                    fleet.terminate("worker")
+                    self._list(backend)
+                    store, durability = backend.capabilities.store, backend.capabilities.durability
             if (ids := stage.business()) is not None:
                 self.recorder.note("business", ids=ids)
-            store, durability = backend.capabilities.store, backend.capabilities.durability
         history = History.read(self.folder)
         report = measure(Facts(history), self.scenario.name, self.seed)
         report.store, report.durability = store, durability
-        report.violations = check(history, self.scenario.promises)
+        match self.scenario.judged:
+            case "promises":
+                report.violations = check(history)
+            case "loss":
+                report.violations = [each for each in check(history, frozenset({1})) if each.is_loss]
+            case "nothing":
+                pass
+        report.judged = self.scenario.judged
         report.must_break = self.scenario.must_break
         report.seconds = time.monotonic() - began
         return report
@@ -179,6 +195,7 @@ class Laboratory:
             rescue=RESCUE,
             outbox=OUTBOX if stage.outbox_url else "",
             window=stage.window,
+            margin=MARGIN,
         )
         self.recorder.note("setting", **asdict(setting), scenario=self.scenario.name, seed=self.seed)
         record(backend.driver, self.recorder, OUTBOX if stage.outbox_url else STORE)
@@ -187,7 +204,8 @@ class Laboratory:
 
     def _register_odd_ones(self, stage: Stage, backend: Backend) -> None:
         poisoned = [] if stage.outbox_url else [Job(kind="work", max_attempts=20) for _ in range(POISONED)]
-        unknown = [Job(kind="nobody-knows-it", max_attempts=3) for _ in range(UNKNOWN)]
+        # Each worker that is frozen or killed while it holds one spends an attempt of it.
+        unknown = [Job(kind="nobody-knows-it", max_attempts=1000) for _ in range(UNKNOWN)]
         self.odd = [str(job.id) for job in (*poisoned, *unknown)]
         fates = {str(job.id): "dead" for job in poisoned} | {str(job.id): "stays" for job in unknown}
         self.recorder.note("expect", jobs=fates)
@@ -258,12 +276,6 @@ class Laboratory:
 def measure(facts: Facts, scenario: str, seed: int) -> Report:
     """The figures of a run."""
     executed = Counter(by.asked["id"] for by in facts.history.of("end"))
-    missing = [
-        job_id
-        for job_id in facts.holders
-        if job_id not in facts.expected
-        and not {final.state for final in facts.finals.get(job_id, [])} & FINISHED
-    ]
     return Report(
         scenario=scenario,
         seed=seed,
@@ -274,6 +286,6 @@ def measure(facts: Facts, scenario: str, seed: int) -> Report:
         acknowledged=len(facts.holders),
         rolled_back=len(facts.rolled_back),
         executions=executed.total(),
-        lost=len(missing),
+        lost=sum(each.is_loss for each in jobs.lost(facts)),
         again=executed.total() - len(executed),
     )

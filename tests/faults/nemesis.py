@@ -12,10 +12,15 @@ import sqlite3
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
+import psycopg
+
+from tests.faults.disks import NotPossible
 from tests.faults.fleet import Fleet, Member
-from tests.faults.stages import End, SQLiteStage, Stage
+from tests.faults.hard_stages import FailsOver, Fills, LosesPower
+from tests.faults.stages import End, PostgresStage, RabbitStage, RedisStage, SQLiteStage, Stage
 from tests.servers.proxy import Cut, Proxy, When
 
 
@@ -150,6 +155,102 @@ def freeze_the_server(field: Field) -> None:
 def throw_out_the_clients(field: Field) -> None:
     """Every connection is ended by the server."""
     field.end().throw_out()
+
+
+@fault
+def exhaust_the_connections(field: Field) -> None:
+    """Somebody else has all connections of a PostgreSQL server."""
+    assert isinstance(field.stage, PostgresStage)
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(psycopg.OperationalError):
+            while True:
+                held.enter_context(field.stage.server.connect())
+        field.lasting(1, 4)
+
+
+@fault
+def pin_the_horizon(field: Field) -> None:
+    """A session of PostgreSQL with an old snapshot: dead rows stay where they are."""
+    assert isinstance(field.stage, PostgresStage)
+    with field.stage.server.connect(autocommit=False) as connection, contextlib.suppress(psycopg.Error):
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT pg_current_xact_id()")
+        field.lasting(5, 10)
+        connection.rollback()
+
+
+@fault
+def fill_the_memory(field: Field) -> None:
+    """Redis may have no more than it has."""
+    assert isinstance(field.stage, RedisStage)
+    used = int(field.stage.server.information("memory")["used_memory"])
+    field.stage.server.ask("CONFIG SET", "maxmemory", used)
+    field.lasting(2, 5)
+    field.stage.server.ask("CONFIG SET", "maxmemory", 0)
+
+
+@fault
+def forget_the_scripts(field: Field) -> None:
+    """SCRIPT FLUSH, as a restart or an administrator does it."""
+    assert isinstance(field.stage, RedisStage)
+    for _ in range(field.chance.randint(3, 10)):
+        field.stage.server.ask("SCRIPT FLUSH")
+        field.lasting(0, 0.2)
+
+
+@fault
+def raise_the_alarm(field: Field) -> None:
+    """RabbitMQ is short of memory, and takes no more messages."""
+    assert isinstance(field.stage, RabbitStage)
+    field.stage.server.rabbitmqctl("set_vm_memory_high_watermark", "0.0001")
+    field.lasting(2, 5)
+    field.stage.server.rabbitmqctl("set_vm_memory_high_watermark", "0.6")
+
+
+# -- The machine -------------------------------------------------------------------------------------------
+
+
+@fault
+def fill_a_disk(field: Field) -> None:
+    """Not a byte is left; then there is room again."""
+    assert isinstance(field.stage, Fills)
+    disk = field.chance.choice(field.stage.disks)
+    disk.fill()
+    field.lasting(2, 5)
+    disk.free()
+    field.stage.recover()
+
+
+@fault
+def lose_power(field: Field) -> None:
+    """What was not synced is gone."""
+    assert isinstance(field.stage, LosesPower)
+    field.stage.lose_power(field.fleet)
+
+
+@fault
+def fail_over(field: Field) -> None:
+    """Another server takes the lead."""
+    assert isinstance(field.stage, FailsOver)
+    field.stage.fail_over()
+
+
+@fault
+def shift_a_clock(field: Field) -> None:
+    """A worker takes the place of another, on a machine whose clock is wrong by an hour or a day."""
+    library = find_faketime()
+    victim = field.victim("worker")
+    if victim is not None:
+        victim.terminate()
+    shift = field.chance.choice(["-1d", "-1h", "+1h", "+1d"])
+    field.fleet.spawn("worker", LD_PRELOAD=library, FAKETIME=shift, FAKETIME_DONT_FAKE_MONOTONIC="1")
+
+
+def find_faketime() -> str:
+    """The library that shifts a process' clock. Raises `NotPossible`."""
+    for path in sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")):
+        return str(path)
+    raise NotPossible("libfaketime is not installed (Debian: apt-get install libfaketime)")
 
 
 # -- The network -------------------------------------------------------------------------------------------

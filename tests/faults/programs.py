@@ -26,11 +26,9 @@ from jobcontract_outbox.ends import find_ends
 from jobcontract import Backend, Handlers, JobContext, get_backend
 from jobcontract.backoff import Backoff
 from jobcontract.contract import Job
-from jobcontract.errors import Dead, Retry, Snooze, StoreUnavailable
+from jobcontract.errors import Dead, Retry, Snooze, StoreError
 from jobcontract.url import StoreURL
 from jobcontract.worker import Worker, WorkerOptions
-from tests.connections.callers import Psycopg
-from tests.faults.broken import break_product
 from tests.faults.history import Outcome, Recorder
 from tests.faults.plan import Batch, Plan, now
 from tests.faults.recording import describe_job, record, tell_registrations
@@ -88,7 +86,7 @@ class Producer(Program):
                     backend.register_many(jobs)
                 else:
                     self._in_transaction(backend, batch, jobs, store)
-            except (StoreUnavailable, psycopg.Error, sqlite3.OperationalError):
+            except (StoreError, psycopg.Error, sqlite3.OperationalError):  # a full disk, too
                 time.sleep(0.05)
             else:
                 return
@@ -119,8 +117,7 @@ def _connection(url: str) -> Generator[Any]:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
     else:
-        parts = Psycopg(url).parts()
-        connected = psycopg.connect(**parts, connect_timeout=3, options="-c statement_timeout=5s")
+        connected = psycopg.connect(url, connect_timeout=3, options="-c statement_timeout=5s")
         with contextlib.closing(connected):
             yield connected
 
@@ -218,7 +215,10 @@ def main(role: str, folder: str, name: str) -> None:
     """Be one of them."""
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s %(message)s")
     program = ROLES[role](Path(folder), name)
-    break_product(program.run_file.bad)
+    if program.run_file.bad:
+        from tests.faults.broken import break_product  # which knows all that there is
+
+        break_product(program.run_file.bad)
     program.main()
 
 

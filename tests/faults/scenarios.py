@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from tests.faults.hard_stages import (
+    PostgresLosesPower,
+    PostgresOnSmallDisks,
+    RabbitLosesPower,
+    RabbitPartitioned,
+    RedisEverySecondLosesPower,
+    RedisLosesPower,
+    RedisOnSmallDisk,
+    RedisUnderSentinel,
+    RedisWaitsForReplicas,
+    SQLiteLosesPower,
+    SQLiteNormalLosesPower,
+    SQLiteOnSmallDisk,
+)
 from tests.faults.laboratory import Scenario
 from tests.faults.stages import (
     OutboxRabbitStage,
@@ -17,16 +31,81 @@ SERVER = ("kill the server", "restart the server", "freeze the server", "throw o
 NETWORK = ("reset connections", "silence", "slowness", "lost requests", "orphaned requests", "lost replies")
 EVERYTHING = (*PROCESSES, *SERVER, *NETWORK)
 
+CLOCKS = ("shift a clock", "freeze a worker")
 RELAY = ("kill the relay", "freeze the relay", "kill the relay")
 
 ATTACKS = (
     Scenario(name="postgres", stage=PostgresStage, faults=EVERYTHING),
     Scenario(name="sqlite", stage=SQLiteStage, faults=(*PROCESSES, "hold the write lock")),
-    Scenario(name="redis", stage=RedisStage, faults=EVERYTHING),
+    Scenario(name="redis", stage=RedisStage, faults=(*EVERYTHING, "forget the scripts")),
     Scenario(name="rabbitmq", stage=RabbitStage, faults=EVERYTHING),
     Scenario(name="outbox-redis", stage=OutboxRedisStage, faults=(*EVERYTHING, *RELAY)),
     Scenario(name="outbox-rabbitmq", stage=OutboxRabbitStage, faults=(*EVERYTHING, *RELAY)),
 )
+
+HARD = (
+    Scenario(
+        name="postgres-neighbours",
+        stage=PostgresStage,
+        faults=("exhaust the connections", "pin the horizon", "kill a producer", "kill a worker"),
+    ),
+    Scenario(
+        name="postgres-clocks", stage=PostgresStage, faults=("shift a clock", "freeze a worker"), rounds=3
+    ),
+    Scenario(name="redis-clocks", stage=RedisStage, faults=("shift a clock", "freeze a worker"), rounds=3),
+    Scenario(name="redis-memory", stage=RedisStage, faults=("fill the memory", "kill a worker"), rounds=2),
+    Scenario(
+        name="rabbitmq-alarm", stage=RabbitStage, faults=("raise the alarm", "kill a worker"), odd=False
+    ),
+    *(
+        Scenario(name=stage.name, stage=stage, faults=("fill a disk", "kill a worker"), rounds=3)
+        for stage in (PostgresOnSmallDisks, SQLiteOnSmallDisk, RedisOnSmallDisk)
+    ),
+    *(
+        Scenario(name=stage.name, stage=stage, faults=("lose power",), rounds=3, jobs=2000, pace=0.0)
+        for stage in (PostgresLosesPower, SQLiteLosesPower, RedisLosesPower, RabbitLosesPower)
+    ),
+    Scenario(
+        name="redis-sentinel-wait",
+        stage=RedisWaitsForReplicas,
+        faults=("fail over",),
+        rounds=2,
+        odd=False,
+        judged="loss",
+    ),
+    Scenario(
+        name="rabbitmq-cluster", stage=RabbitPartitioned, faults=("fail over", "kill a worker"), odd=False
+    ),
+)
+
+COUNTED = (
+    *(
+        Scenario(
+            name=stage.name,
+            stage=stage,
+            faults=("lose power",),
+            rounds=3,
+            jobs=2000,
+            pace=0.0,
+            odd=False,
+            drained_within=20.0,
+            judged="nothing",
+        )
+        for stage in (SQLiteNormalLosesPower, RedisEverySecondLosesPower)
+    ),
+    Scenario(
+        name="redis-sentinel",
+        stage=RedisUnderSentinel,
+        faults=("fail over",),
+        rounds=2,
+        jobs=2000,
+        pace=0.0,
+        odd=False,
+        drained_within=20.0,
+        judged="nothing",
+    ),
+)
+"""What a setting does not promise, in numbers."""
 
 RED_CONTROLS = (
     Scenario(
@@ -80,4 +159,6 @@ RED_CONTROLS = (
     ),
 )
 
-SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (*ATTACKS, *RED_CONTROLS)}
+SCENARIOS: dict[str, Scenario] = {
+    scenario.name: scenario for scenario in (*ATTACKS, *HARD, *COUNTED, *RED_CONTROLS)
+}

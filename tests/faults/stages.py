@@ -156,7 +156,11 @@ class SQLiteStage(Stage):
     name = "sqlite"
 
     def start(self) -> None:
-        self.path = self.folder / "jobs.db"
+        self.place(self.folder)
+
+    def place(self, folder: Path) -> None:
+        """Have the file in `folder`."""
+        self.path = folder / "jobs.db"
         self.url = self.direct_url = self.transactions = f"sqlite:///{self.path}"
         with contextlib.closing(sqlite3.connect(self.path)) as connection, connection:
             connection.execute(BUSINESS_TABLE)
@@ -176,11 +180,11 @@ class RedisStage(Stage):
 
     name = "redis"
 
-    def _make_server(self) -> RedisServer:
+    def make_server(self) -> RedisServer:
         return RedisServer(programs=self.programs(Service.REDIS), appendfsync="always")
 
     def start(self) -> None:
-        self.server = self.stack.enter_context(self._make_server())
+        self.server = self.stack.enter_context(self.make_server())
         proxy = self.stack.enter_context(Proxy(self.server.address))
         self.ends.append(End(self.server, proxy, self._throw_out))
         self.url = f"{self.server.url(host=proxy.host, port=proxy.port)}?{TIMEOUT}"
@@ -199,12 +203,13 @@ class RabbitStage(Stage):
 
     name = "rabbitmq"
 
-    def _make_server(self) -> RabbitServer:
-        soon = {"collect_statistics_interval": "1000"}
-        return RabbitServer(programs=self.programs(Service.RABBITMQ), settings=soon)
+    SETTINGS: ClassVar[dict[str, str]] = {"collect_statistics_interval": "1000"}
+
+    def make_server(self) -> RabbitServer:
+        return RabbitServer(programs=self.programs(Service.RABBITMQ), settings=self.SETTINGS)
 
     def start(self) -> None:
-        self.server = self.stack.enter_context(self._make_server())
+        self.server = self.stack.enter_context(self.make_server())
         proxy = self.stack.enter_context(Proxy(self.server.address))
         self.ends.append(End(self.server, proxy, self._throw_out))
         self.url = f"{self.server.url(host=proxy.host, port=proxy.port)}?{TIMEOUT}"

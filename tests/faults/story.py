@@ -123,7 +123,8 @@ class Story:
         self.tell("fault", {"name": name}, by="nemesis", lasts=lasts)
 
     def exit(self, process: str, signal: str, code: int = 0) -> None:
-        self.tell("exit", {"process": process, "signal": signal, "code": code}, by="runner", lasts=0)
+        asked = {"process": process, "signal": signal}
+        self.tell("exit", asked, {"code": code}, by="runner", lasts=0)
 
     def final(self, *, store: str = "a", attempt: int = 1, **states: str) -> None:
         """What the store has at the end: ``job="done"``."""

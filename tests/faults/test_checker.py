@@ -433,6 +433,21 @@ def test_a_registration_without_an_answer_may_be_there_or_not() -> None:
     assert check(story.history) == []
 
 
+def test_what_a_worker_lost_before_it_was_stopped_is_not_its_to_give_back() -> None:
+    story = Story()
+    story.register("j")
+    token = story.claim("j", lease=2)
+    story.settle("extend", token, applied=False)
+    story.register("k")
+    story.claim("k", lease=2)
+    story.now += 3
+    story.exit("worker-1", "TERM")
+    story.finish("j", 2, by="worker-2")
+    story.finish("k", 2, by="worker-2")
+    story.final(j="done", k="done", attempt=2)
+    assert check(story.history) == []
+
+
 def test_an_outage_excuses_a_late_rescue() -> None:
     story = Story()
     story.setting(rescue=1.0, margin=10.0)

@@ -57,7 +57,7 @@ def test_connections_to_postgresql_are_cut_and_its_clients_thrown_out(
 
 
 def test_redis_is_killed_and_its_replies_are_lost(run: Run, redis_programs: Programs) -> None:
-    faults = ("kill the server", "lost replies")
+    faults = ("kill the server", "lost replies", "forget the scripts", "reset connections")
     assert_kept(run(Scenario(name="short", stage=RedisStage, faults=faults, jobs=100, workers=2)))
 
 

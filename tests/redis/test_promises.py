@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import random
 import signal
-import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import replace
-from datetime import datetime, timedelta
-from functools import partial
-from itertools import pairwise
-from typing import NamedTuple
 
 import pytest
 from jobcontract_redis import RedisDriver
 
 from jobcontract import Backend, Handlers, Job, State
-from jobcontract.contract import Lease
 from jobcontract.errors import StoreUnavailable
-from tests.redis.stores import HOUR, QUEUE, counts, leases_of, open_store, records, stored, until
+from tests.redis.stores import HOUR, QUEUE, counts, open_store, stored, until
 from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisServer
 from tests.worker.processes import WorkerProcess
@@ -50,149 +42,6 @@ def handlers(runs: list[object]) -> Handlers:
     handlers = Handlers()
     handlers.handler("job")(runs.append)
     return handlers
-
-
-# -- 1, 3, 4, 5: a history under faults ------------------------------------------------------------------
-
-
-class Event(NamedTuple):
-    """A lease that was given out, by the server's clock."""
-
-    attempt: int
-    begins: datetime
-    ends: datetime
-    token: str
-
-
-class History:
-    """What producers and workers were told, whatever happened to their connections."""
-
-    LEASE = timedelta(seconds=1)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.acknowledged: dict[str, str] = {}
-        """By idempotency key, the id that the store answered with."""
-        self.contradictions: list[str] = []
-        self.leases: defaultdict[str, list[Event]] = defaultdict(list)
-        self.completed: Counter[str] = Counter()
-
-    def registered(self, key: str, job_id: str) -> None:
-        with self._lock:
-            before = self.acknowledged.setdefault(key, job_id)
-            if before != job_id:
-                self.contradictions.append(f"key {key} was held by {before}, then by {job_id}")
-
-    def claimed(self, leases: list[Lease]) -> None:
-        with self._lock:
-            for lease in leases:
-                self.leases[lease.job_id].append(
-                    Event(lease.attempt, lease.expires_at - self.LEASE, lease.expires_at, lease.token)
-                )
-
-    def settled(self, lease: Lease) -> None:
-        with self._lock:
-            self.completed[lease.job_id] += 1
-
-    def has_completed(self, count: int) -> bool:
-        """Whether so many jobs were completed."""
-        return len(self.completed) >= count
-
-    def check(self, store: RedisDriver) -> None:
-        """Every job that was acknowledged ended once, under one key, and nobody held it beside another."""
-        assert self.contradictions == []
-        assert len(set(self.acknowledged.values())) == len(self.acknowledged)
-        for job_id in self.acknowledged.values():
-            assert stored(store, job_id).state is State.DONE
-        assert max(self.completed.values()) == 1
-        for events in self.leases.values():
-            events.sort()
-            assert len({event.token for event in events}) == len(events)
-            for earlier, later in pairwise(events):
-                assert later.attempt > earlier.attempt
-                assert later.begins >= earlier.ends
-
-
-@pytest.mark.parametrize("fault", ["resets", "restarts", "forgotten scripts"])
-def test_a_history_under_faults(own_server: RedisServer, fault: str) -> None:
-    history, over = History(), threading.Event()
-    with Proxy(own_server.address) as proxy:
-        url = own_server.url(host=proxy.host, port=proxy.port)
-        store = open_store(url, timeout="2s")
-        actors = [
-            threading.Thread(
-                target=_repeat, args=[over, act, store, history, random.Random(number)], daemon=True
-            )
-            for number, act in enumerate([_produce, _produce, _work, _work, _work])
-        ]
-        for actor in actors:
-            actor.start()
-        for number in range(12):
-            enough = partial(history.has_completed, 100 * (number + 1))
-            until(enough, f"after {number} faults nothing goes on")
-            match fault:
-                case "resets":
-                    proxy.reset_all()
-                case "restarts":
-                    own_server.kill()
-                    own_server.start()
-                case _:
-                    own_server.ask("SCRIPT FLUSH")
-        over.set()
-        for actor in actors:
-            actor.join()
-        until(lambda: _drain(store, history), "the jobs that were left are not drained")
-        history.check(store)
-        store.close()
-
-
-Act = Callable[[RedisDriver, History, random.Random], None]
-
-
-def _repeat(
-    over: threading.Event, act: Act, store: RedisDriver, history: History, chance: random.Random
-) -> None:
-    while not over.is_set():
-        try:
-            act(store, history, chance)
-        except StoreUnavailable:
-            over.wait(0.01)
-
-
-def _produce(store: RedisDriver, history: History, chance: random.Random) -> None:
-    """Register jobs under keys that others use too; repeat it with the same ids until it is acknowledged."""
-    made = [record._replace(idempotency_key=f"key {chance.randrange(100_000)}") for record in records(10)]
-    made = list({record.idempotency_key: record for record in made}.values())
-    for _ in range(50):
-        try:
-            answers = store.register(made)
-        except StoreUnavailable:
-            continue
-        for record, answer in zip(made, answers, strict=True):
-            history.registered(record.idempotency_key or "", str(answer.job_id))
-        return
-
-
-def _work(store: RedisDriver, history: History, chance: random.Random) -> None:
-    leases = leases_of(store.claim([QUEUE], 10, History.LEASE))
-    history.claimed(leases)
-    store.rescue(100)
-    kept = [lease for lease in leases if chance.random() > 0.02]  # the others are forgotten, as by a crash
-    if kept:
-        for lease, verdict in zip(kept, store.complete(kept), strict=True):
-            if verdict.applied:
-                history.settled(lease)
-
-
-def _drain(store: RedisDriver, history: History) -> bool:
-    store.rescue(1000)
-    leases = leases_of(store.claim([QUEUE], 1000, History.LEASE))
-    history.claimed(leases)
-    if leases:
-        for lease, verdict in zip(leases, store.complete(leases), strict=True):
-            if verdict.applied:
-                history.settled(lease)
-    return set(counts(store)) == {"done"}
 
 
 # -- 7, 10: processes ------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.faults.facts import FINISHED, Facts, Registered
-from tests.faults.promises.violation import Violation
+from tests.faults.promises.violation import ACKNOWLEDGED, Violation
 
 
 def lost(facts: Facts) -> Iterator[Violation]:
@@ -29,7 +29,7 @@ def _missing(facts: Facts, job_id: str) -> str | None:
     if states & FINISHED:
         return None
     if states and not states <= {"moved"}:
-        return f"was acknowledged and forgotten: it is {' and '.join(sorted(states))} at the end"
+        return f"{ACKNOWLEDGED}forgotten: it is {' and '.join(sorted(states))} at the end"
     if not facts.setting.lookup:
         ends = facts.settlements(job_id, "complete", "fail")
         if any(
@@ -37,7 +37,7 @@ def _missing(facts: Facts, job_id: str) -> str | None:
             for each in ends
         ):
             return None
-    return "was acknowledged and lost: no store knows it at the end"
+    return f"{ACKNOWLEDGED}lost: no store knows it at the end"
 
 
 def _may_be_dead(verdict: dict[str, object] | None) -> bool:

@@ -29,7 +29,7 @@ def fenced(facts: Facts) -> Iterator[Violation]:
     for lease in (
         lease for leases in facts.leases.values() for lease in leases if facts.setting.lease == "timed"
     ):
-        yield from _after_expiry(facts, lease)
+        yield from _afterexpiry(facts, lease)
     tokens: dict[str, Leased] = {}
     for lease in (lease for leases in facts.leases.values() for lease in leases):
         if lease.token in tokens:
@@ -41,7 +41,7 @@ def fenced(facts: Facts) -> Iterator[Violation]:
 
 def _overlap(facts: Facts, earlier: Leased, later: Leased) -> Iterator[Violation]:
     """The lease of `earlier` was valid when `later` began, and its holder had not given it up."""
-    if later.begins >= _expiry(facts, earlier) - facts.setting.slack or earlier.id in facts.operated:
+    if later.begins >= expiry(facts, earlier) - facts.setting.slack or earlier.id in facts.operated:
         return
     given_up = any(
         each.by.verb in SETTLING and each.may_have_applied and each.by.invoked <= later.by.returned
@@ -52,7 +52,7 @@ def _overlap(facts: Facts, earlier: Leased, later: Leased) -> Iterator[Violation
         yield Violation(3, earlier.id, says, (earlier.by, later.by))
 
 
-def _expiry(facts: Facts, lease: Leased) -> float:
+def expiry(facts: Facts, lease: Leased) -> float:
     """When the lease ended at the earliest, as far as its holder was told."""
     renewed = [
         each
@@ -81,7 +81,7 @@ def _stale(facts: Facts, lease: Leased) -> Iterator[Violation]:
                 yield Violation(3, lease.id, says, (lease.by, other.by, each.by))
 
 
-def _after_expiry(facts: Facts, lease: Leased) -> Iterator[Violation]:
+def _afterexpiry(facts: Facts, lease: Leased) -> Iterator[Violation]:
     settlements = facts.settled.get(lease.token, [])
     for index, each in enumerate(settlements):
         if not each.applied:
@@ -192,7 +192,7 @@ def rescued(facts: Facts) -> Iterator[Violation]:
                     says = f"is still running at the end, though {earlier.by.process} was killed"
                     yield Violation(7, job_id, says, (earlier.by, end.by))
                 continue
-            over = _expiry(facts, earlier) - facts.clock[earlier.by.store]
+            over = expiry(facts, earlier) - facts.clock[earlier.by.store]
             waited = facts.undisturbed(over, later.by.returned)
             if waited > facts.setting.rescue + facts.setting.margin:
                 says = f"waited for {waited:.1f} s after the lease of the killed {earlier.by.process} ran out"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.faults.facts import Facts
+from tests.faults.facts import Facts, Leased
 from tests.faults.history import Outcome
-from tests.faults.promises.leases import SETTLING, late
+from tests.faults.promises.leases import SETTLING, expiry, late
 from tests.faults.promises.violation import Violation
 
 
@@ -69,8 +69,9 @@ def shut_down(facts: Facts) -> Iterator[Violation]:
     for job_id, leases in facts.leases.items():
         for lease in leases:
             end = terminated.get(lease.by.process)
-            settlements = [each for each in facts.settled.get(lease.token, []) if each.by.verb in SETTLING]
-            if end is not None and end.code == 0 and not settlements:
+            if end is None or end.code != 0 or not _held(facts, lease, end.by.invoked):
+                continue
+            if not any(each.by.verb in SETTLING for each in facts.settled.get(lease.token, [])):
                 says = f"was neither finished nor given back when {end.process} stopped"
                 yield Violation(10, job_id, says, (lease.by, end.by))
         for earlier, later in pairwise(sorted(leases, key=lambda lease: lease.attempt)):
@@ -84,6 +85,13 @@ def shut_down(facts: Facts) -> Iterator[Violation]:
             ):
                 says = f"was given back unrun, and attempt {earlier.attempt} was spent all the same"
                 yield Violation(10, job_id, says, (given_back[0].by, later.by))
+
+
+def _held(facts: Facts, lease: Leased, at: float) -> bool:
+    """Whether the holder still had the lease then, and knew nothing else."""
+    if any(each.lost for each in facts.settled.get(lease.token, [])):
+        return False
+    return facts.setting.lease == "connection" or expiry(facts, lease) - facts.clock[lease.by.store] > at
 
 
 def recovered(facts: Facts) -> Iterator[Violation]:

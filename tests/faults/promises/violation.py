@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from tests.faults.history import Operation
 
+ACKNOWLEDGED = "was acknowledged and "
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -16,6 +18,11 @@ class Violation:
     """The id of a job, a key, or the name of a process."""
     says: str
     where: tuple[Operation, ...] = ()
+
+    @property
+    def is_loss(self) -> bool:
+        """An acknowledged job is gone, or waits for ever."""
+        return self.promise == 1 and self.says.startswith(ACKNOWLEDGED)
 
     def __str__(self) -> str:
         where = f" [{', '.join(map(str, self.where))}]" if self.where else ""
