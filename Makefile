@@ -12,6 +12,7 @@ SCENARIOS ?=
 
 demo: $(VENV)/.installed
 	$(BIN)/jobctl demo $(if $(DOCUMENTS),--documents "$(DOCUMENTS)")
+	$(BIN)/jobctl demo --migrate $(if $(DOCUMENTS),--documents "$(DOCUMENTS)")
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(ARGS)

@@ -169,6 +169,10 @@ class Settings(BaseSettings):
 
     default: str | None = None
     """The store that `get_backend()` opens."""
+    control: StoreName | None = None
+    """The SQL store that knows where jobs live: `get_backend()` without a name follows it, and `jobctl
+    migrate` keeps its state there.
+    """
     backends: dict[StoreName, BackendTable] = Field(default_factory=dict[str, BackendTable])
     max_input_ref_bytes: Annotated[int, Field(ge=2, le=16 * 1024 * 1024)] = DEFAULT_INPUT_REF_BYTES
     """The largest `input_ref`, as JSON in bytes, that `register` takes."""
@@ -220,6 +224,16 @@ class Settings(BaseSettings):
         if self.backends[name].outbox is not None:
             raise ConfigError(f"{where}: {name!r} has an outbox itself; name a PostgreSQL or SQLite backend")
         return self.store(name)
+
+    def control_store(self) -> StoreSettings | None:
+        """The store that knows where jobs live, if one is configured. Raises `ConfigError`."""
+        if self.control is None:
+            return None
+        if self.control not in self.backends:
+            raise ConfigError(
+                f"control: there is no backend {self.control!r}; {_nearest(self.control, self.backends)}"
+            )
+        return self.store(self.control)
 
     def _no_such_backend(self, name: str) -> str:
         if not _STORE_NAME.match(name):  # perhaps a URL without its //, password and all

@@ -16,7 +16,8 @@ The life of a job::
                                                                                      |
                               ready <------------------------------------------------+ requeue (an operator)
 
-`moving` and `moved` are the two states of a job whose home is changing from one store to another.
+`moving` and `moved` are the two states of a job whose home is changing from one store to another: hidden
+where it was until it has arrived where it goes, and then the trace that it leaves behind (see `MovesOut`).
 
 The one guard: `complete`, `fail`, `extend` and `release` act only while the claim's token is the job's
 current token **and** its lease is unexpired by the store's clock. Both parts are needed: completing by id, by
@@ -504,12 +505,12 @@ class Scheduling:
 
 
 Feature: TypeAlias = Literal[
-    "cancel", "deduplication", "fsync", "lookup", "notes", "pause", "priorities", "prune", "requeue",
-    "scheduling", "stats", "timed_lease", "transactions",
+    "cancel", "deduplication", "fsync", "lookup", "move", "notes", "pause", "priorities", "prune",
+    "requeue", "scheduling", "stats", "timed_lease", "transactions",
 ]  # fmt: skip
 FEATURES: tuple[Feature, ...] = (
-    "cancel", "deduplication", "fsync", "lookup", "notes", "pause", "priorities", "prune", "requeue",
-    "scheduling", "stats", "timed_lease", "transactions",
+    "cancel", "deduplication", "fsync", "lookup", "move", "notes", "pause", "priorities", "prune",
+    "requeue", "scheduling", "stats", "timed_lease", "transactions",
 )  # fmt: skip
 
 
@@ -536,7 +537,7 @@ class Capabilities:
     max_input_ref_bytes: int
     """The largest `input_ref` as JSON, in bytes, that the store takes."""
     side_doors: frozenset[Feature] = field(default_factory=frozenset[Feature])
-    """Which of lookup, cancel, requeue, prune, pause, stats the driver has (`side_doors_of` computes it)."""
+    """Which of lookup, cancel, requeue, prune, pause, stats, notes, move the driver has (`side_doors_of`)."""
     notes: tuple[str, ...] = ()
     """Sentences for people: a setting of this server that weakens a promise, and what would change it."""
 
@@ -940,6 +941,148 @@ class RegistersByStatement(Protocol):
         ...
 
 
+# Moving to another store. The three doors together are the feature "move"; whoever moves jobs is told nothing
+# else about a store. See jobcontract_migrate, which owns the order in which they are used.
+
+
+class Gate(NamedTuple):
+    """What a store lets in, and since which step of which migration. A store that never took part in one has
+    ``Gate(0, intake=True, claims=True)``.
+    """
+
+    epoch: int
+    """Grows with each step of a migration; whoever acts for an earlier one is refused. 0 to 2^60."""
+    intake: bool
+    """Whether jobs can be registered."""
+    claims: bool
+    """Whether jobs can be claimed. Running ones can be settled all the same."""
+
+
+class MovedJob(NamedTuple):
+    """A job on its way, with all that is carried: nothing of it may change by the move."""
+
+    record: JobRecord
+    """As `Driver.claim` gives it; with the fingerprint when the job holds its idempotency key, and only
+    then.
+    """
+    state: State
+    """Where it was in its life: ready, dead, cancelled or done. `State.MOVING` is a placeholder: the job
+    itself comes later, or ends where it is; until then the target knows its id and its key, and that is all.
+    """
+    attempt: int
+    refunded: int
+    created_at: datetime
+    finished_at: datetime | None
+    last_error: str | None
+
+
+class Arrival(NamedTuple):
+    """What became of one job of `MovesIn.admit`."""
+
+    stored: bool
+    """False: the target knew the job already (in whatever state), and nothing changed."""
+    key_holder: str | None = None
+    """The id of another job that holds the key; this job was stored without it then."""
+
+
+@runtime_checkable
+class Gated(Protocol):
+    """The store can be shut. What is shut is refused by the store itself, in the very statement that would
+    store or claim, so that no client has to be trusted to know.
+    """
+
+    def gate(self) -> Gate:
+        """As it stands now."""
+        ...
+
+    def set_gate(self, gate: Gate) -> Gate:
+        """Open or shut, durably and for every client at once, unless the store has seen a later epoch. The
+        gate that holds afterwards.
+
+        While the intake is shut, `Driver.register` stores nothing and raises `StoreClosed` (jobs that are
+        known are answered as ever); `Driver.claim` raises it while claims are. A transaction that has
+        registered before may go on registering until its end.
+        """
+        ...
+
+    def open_registrations(self) -> frozenset[str]:
+        """Names of transactions, of any client, that may have registered jobs and have not ended. Once all
+        that were named after the intake was shut are named no more, every job that it ever let in is visible.
+
+        Transactions that did something else may be among them. Empty where nothing can be under way.
+        """
+        ...
+
+
+@runtime_checkable
+class MovesOut(Protocol):
+    """Jobs can leave the store. A job is hidden first, durably, and so that no claim, cancellation, requeue
+    or prune finds it; then it is copied; then it is a tombstone. Whatever fails in between, it is in one
+    place that can be claimed at most, and `hidden` knows it.
+
+    What takes an `epoch` does nothing, and raises `StoreError`, unless it is that of the gate: a mover that
+    was stopped and comes back late changes nothing.
+    """
+
+    def hide(self, epoch: int, limit: int) -> list[MovedJob]:
+        """At most `limit` jobs from ready, dead or cancelled to moving, those that are due first in front;
+        ready ones before all others. Passes over locked ones. Empty: there are none left for now.
+        """
+        ...
+
+    def hidden(self, limit: int) -> list[MovedJob]:
+        """At most `limit` of the jobs that are hidden and no tombstones yet, each as it was."""
+        ...
+
+    def reveal(self, epoch: int, limit: int) -> int:
+        """Undo `hide` for at most `limit` jobs; how many they were."""
+        ...
+
+    def bury(self, epoch: int, job_ids: Sequence[str]) -> int:
+        """Moving to moved. The record stays whole, and holds its key. How many were moving."""
+        ...
+
+    def buried(self, below: str, limit: int) -> list[MovedJob]:
+        """The tombstones, newest id first, below the id `below`. Each as it was."""
+        ...
+
+    def keyed(self, after: str, limit: int) -> list[MovedJob]:
+        """The jobs that hold an idempotency key, in the order of their ids, behind the id `after`: those that
+        are done as they are, all others (tombstones excepted) as placeholders.
+        """
+        ...
+
+    def recall(self, records: Sequence[JobRecord]) -> list[Registration | None]:
+        """What `Driver.register` would answer for each job that it knows, by its id or its key; None for the
+        others. Stores nothing.
+        """
+        ...
+
+    def forget_buried(self, epoch: int, limit: int) -> int:
+        """Remove at most `limit` tombstones and placeholders, and free their keys; how many they were."""
+        ...
+
+
+@runtime_checkable
+class MovesIn(Protocol):
+    """Jobs can come from another store, with their past."""
+
+    def admit(self, epoch: int, jobs: Sequence[MovedJob]) -> list[Arrival]:
+        """Store jobs as they are: all of them, or when it raises, possibly some. Safe to repeat.
+
+        Works whatever the gate says; with another epoch than the gate's it does nothing and raises
+        `StoreError`. A job that is known as a placeholder or as a tombstone is stored in its place; one that
+        is known otherwise is left as it is. Never waits for a key: the job that holds it keeps it. Wakes
+        waiting workers.
+        """
+        ...
+
+
+@runtime_checkable
+class Movable(Gated, MovesOut, MovesIn, Protocol):
+    """Feature "move"."""
+
+
 class Step(NamedTuple):
     """One thing that `Installation.install` did, or would do: a title for people, and the statements where
     there are any.
@@ -1086,6 +1229,7 @@ _SIDE_DOORS: dict[Feature, type] = {
     "requeue": Requeue,
     "prune": Pruning,
     "pause": Pausing,
+    "move": Movable,
     "notes": Notes,
 }
 

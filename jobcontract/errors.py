@@ -11,6 +11,7 @@
     └── StoreError               the store refused or failed
         ├── InstallationError    what `jobctl init` makes is missing, older or newer than this code
         └── StoreUnavailable     the store can't be reached or did not answer in time; try again later
+            └── StoreClosed      its jobs are moving to another store, and it takes none of this now
 
 Three signals steer a job from inside its handler. They are not errors of this library and do not derive
 from `JobContractError`, so that an application's ``except JobContractError`` never swallows one:
@@ -107,6 +108,14 @@ class StoreUnavailable(StoreError):
     ) -> None:
         super().__init__(message, stored=stored, refused=refused)
         self.nothing_written = nothing_written
+
+
+class StoreClosed(StoreUnavailable):
+    """The store is shut for this while its jobs move to another one (`jobctl migrate`). Nothing was done.
+
+    Trying again helps: the store opens again, or the jobs are elsewhere by then, where `get_backend()` finds
+    them.
+    """
 
 
 class HandlerSignal(Exception):

@@ -21,6 +21,7 @@ ENTRY_POINT_GROUP = "jobcontract.drivers"
 _OWN_DRIVERS = "jobcontract_"
 
 OUTBOX_ENTRY_POINT_GROUP = "jobcontract.outbox"
+ROUTER_ENTRY_POINT_GROUP = "jobcontract.router"
 
 DriverOpener = Callable[[StoreSettings], Driver]
 OutboxComposer = Callable[[Driver, Driver, str, str], Driver]
@@ -28,11 +29,18 @@ OutboxComposer = Callable[[Driver, Driver, str, str], Driver]
 does
 all else on `target`; both are its to close. Raises `ConfigError` when `host` can't hold one."""
 
+RoutedOpener = Callable[[Settings, StoreSettings, Callable[[StoreSettings], Driver]], Driver]
+"""``open_routed(settings, default, open_store)``: a driver that finds out in the control store where jobs
+live now, and uses that store; until somebody has moved them, `default`. Contacts nothing yet."""
+
 
 def get_backend(
     name_or_url: str | None = None, *, require: Collection[Feature] = (), settings: Settings | None = None
 ) -> Backend:
     """The backend called `name_or_url` in the configuration, or at that URL, or the default one.
+
+    Without a name, and with ``control`` configured, it is wherever jobs live: `jobctl migrate` moves them
+    without a restart of those who hold it.
 
     Reads the configuration (unless `settings` are given) and loads the driver; contacts the store only when
     `require` names features that it must have. Raises `ConfigError` for anything wrong with the settings,
@@ -44,12 +52,30 @@ def get_backend(
         raise ConfigError(f"require: {min(unknown)!r} is not a feature; known are: {', '.join(FEATURES)}")
     found = settings or load_settings()
     store = found.store(name_or_url)
-    open_driver = _opener_of(store, found)
+    open_driver = _opener_of(store, found) if name_or_url else _default_opener(store, found)
     open_driver().close()  # nothing is contacted; a bad option fails here and not at first use
     backend = Backend(store.name, open_driver, max_input_ref_bytes=found.max_input_ref_bytes)
     if require:
         backend.require(require)
     return backend
+
+
+def open_store(store: StoreSettings, settings: Settings) -> Driver:
+    """The driver of `store`, behind the outbox that it is configured with, if it is. Contacts nothing."""
+    return _opener_of(store, settings)()
+
+
+def _default_opener(store: StoreSettings, settings: Settings) -> Callable[[], Driver]:
+    """What opens the store in which jobs live, as the control store knows it."""
+    if settings.control_store() is None:
+        return _opener_of(store, settings)
+    points = list(entry_points(group=ROUTER_ENTRY_POINT_GROUP))
+    if not points:
+        raise ConfigError(
+            "control is set, and no installed package can follow it; install the whole of jobcontract"
+        )
+    open_routed = cast(RoutedOpener, points[0].load())
+    return lambda: open_routed(settings, store, lambda each: open_store(each, settings))
 
 
 def _opener_of(store: StoreSettings, settings: Settings) -> Callable[[], Driver]:

@@ -14,6 +14,8 @@ Everything is in one schema of its own, ``jobcontract`` unless the option `schem
 ``job_keys``        a row for each idempotency key, for as long as the job's record lives
 ``queues``          which queues are paused
 ``effects``         what `once` has seen
+``moving_jobs``     jobs on their way to another store, and the traces of those that went
+``gate``            a sequence that says whether jobs can be registered and claimed: see `jobctl migrate`
 ``schema_version``  the migrations that were applied
 ``jobs``            a view of all jobs, for people
 ==================  ==========================================================================================

@@ -46,7 +46,7 @@ class OperatorDoors:
             parameters = (page.idempotency_key, *queue, cursor, *kind, states, page.limit)
         else:
             statement = self.statements.page
-            parameters = (*(cursor, *queue, *kind, states, page.limit) * 3, page.limit)
+            parameters = (*(cursor, *queue, *kind, states, page.limit) * 4, page.limit)
         return [_stored_job(row) for row in self.sessions.run(statement, parameters)]
 
     def stats(self) -> list[QueueStats]:

@@ -24,6 +24,7 @@ from jobcontract.contract import (
     Steps,
     Verdict,
 )
+from jobcontract.errors import StoreClosed
 from jobcontract_postgres.arrays import lengths, plain, texts
 from jobcontract_postgres.callers import Callers
 from jobcontract_postgres.capabilities import PRIORITIES, capabilities_from
@@ -33,6 +34,7 @@ from jobcontract_postgres.failures import find_client_error, from_statement
 from jobcontract_postgres.housekeeping import Housekeeping
 from jobcontract_postgres.listen import Listener
 from jobcontract_postgres.low_water import FIRST_ID, LowWater, Mark, Probes, ranges
+from jobcontract_postgres.moving import MovingDoors
 from jobcontract_postgres.options import PostgresOptions
 from jobcontract_postgres.registration import register_steps
 from jobcontract_postgres.schema import Schema
@@ -44,7 +46,7 @@ from jobcontract_postgres.tables import HostedTables
 _INSTALL_DEADLINE = 300.0
 
 
-class PostgresDriver(OperatorDoors, HostedTables):
+class PostgresDriver(OperatorDoors, HostedTables, MovingDoors):
     """One installation: a schema of a database. Making the object contacts nothing."""
 
     def __init__(self, settings: StoreSettings) -> None:
@@ -125,6 +127,10 @@ class PostgresDriver(OperatorDoors, HostedTables):
         rows = self.sessions.run(
             self.statements.claim, (*ranges(probes), limit, limit, lease, probes.is_survey)
         )
+        if any(row[2] is None for row in rows):
+            raise StoreClosed(
+                "the jobs of this store are moving to another one, and can't be claimed here now; try again"
+            )
         claimed = [_claimed_record(row) for row in rows if row[1] is not None]
         claimed.sort(key=_claim_order)  # RETURNING promises no order
         marks = [_mark(row) for row in rows if row[1] is None]

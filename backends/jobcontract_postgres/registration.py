@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from jobcontract.contract import EARLIEST_RUN_AT, JobRecord, Registration, State, Statement, Steps
-from jobcontract.errors import StoreUnavailable
+from jobcontract.errors import StoreClosed, StoreUnavailable
 from jobcontract_postgres.arrays import blobs, instants, plain, texts
 from jobcontract_postgres.statements import Statements
 
@@ -29,7 +29,8 @@ def register_steps(statements: Statements, records: Sequence[JobRecord]) -> Step
     left.sort(key=_queue_and_key)
     for _round in range(_ROUNDS):
         rows = yield _create(statements, left)
-        found.update((job_id, Registration(UUID(job_id), created=True)) for job_id, _ in rows)
+        shut = any(job_id is None for job_id, _ in rows)
+        found.update((job_id, Registration(UUID(job_id), created=True)) for job_id, _ in rows if job_id)
         if len(found) < len(records):
             left = [record for record in left if record.id not in found]
             for position, holder, state, conflict in (yield _look_up(statements, left)):
@@ -39,6 +40,10 @@ def register_steps(statements: Statements, records: Sequence[JobRecord]) -> Step
             left = [record for record in left if record.id not in found]
         if len(found) == len(records):
             return [found[record.id] for record in records]
+        if shut:
+            raise StoreClosed(
+                "the jobs of this store are moving to another one, and it takes no new ones now; try again"
+            )
     raise StoreUnavailable(
         f"the idempotency keys of {len(left)} jobs were given up and taken again all the while; try again"
     )

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from psycopg import sql
 
-_PLACE = re.compile(r"\{(schema|name|channel|history|wake)\}")
+_PLACE = re.compile(r"\{(schema|name|channel|history|wake|moved|gate|live|pass)\}")
 _PARAMETER = re.compile(r"(?<!%)%s")
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _MAX_IDENTIFIER_BYTES = 63
@@ -22,7 +22,11 @@ def channel_name(schema: str) -> str:
     readable = f"jobcontract.{schema}"
     if len(readable.encode()) <= _MAX_IDENTIFIER_BYTES:
         return readable
-    return f"jobcontract#{blake2b(schema.encode(), digest_size=16).hexdigest()}"
+    return f"jobcontract#{_digest(schema)}"
+
+
+def _digest(schema: str) -> str:
+    return blake2b(schema.encode(), digest_size=16).hexdigest()
 
 
 def quote(identifier: str) -> str:
@@ -70,6 +74,21 @@ class Statements:
         self.identity = self._verb("identity")
         self.read_notes = self._verb("read_notes")
         self.write_note = self._verb("write_note")
+        self.gate = self._verb("gate")
+        self.gate_lock = self._verb("gate_lock")
+        self.gate_set = self._verb("gate_set")
+        self.open_registrations = self._verb("open_registrations")
+        self.hide = self._verb("hide")
+        self.hide_dead = self._verb("hide_dead")
+        self.hidden = self._verb("hidden")
+        self.reveal = self._verb("reveal")
+        self.bury = self._verb("bury")
+        self.buried = self._verb("buried")
+        self.keyed = self._verb("keyed")
+        self.recall = self._verb("recall")
+        self.forget_buried = self._verb("forget_buried")
+        self.admit = self._verb("admit")
+        self.key_holders = self._verb("key_holders")
 
     def migration(self, file_name: str) -> str:
         """The DDL of ``schema/<file_name>`` as it is written, for `fill`."""
@@ -99,17 +118,25 @@ class Statements:
         # name stays, for those who read pg_stat_activity.
         return f"/* jobcontract {name} */ {self._fill(name, history)}"
 
+    def _literal(self, text: str) -> str:
+        return sql.Literal(text).as_string().replace("%", "%%")
+
     def _fill(self, name: str, history: str) -> str:
         # Statements take parameters, so a percent sign in a name must be doubled.
         values = {
             "schema": quote(self.schema).replace("%", "%%"),
-            "name": sql.Literal(self.schema).as_string().replace("%", "%%"),
-            "channel": sql.Literal(self.channel).as_string().replace("%", "%%"),
+            "name": self._literal(self.schema),
+            "channel": self._literal(self.channel),
             "history": quote(history),
+            "gate": self._literal(f"{quote(self.schema)}.gate"),
+            "live": self._literal(f"{quote(self.schema)}.live_jobs"),
+            # Of an installation: in one transaction, jobs may be registered in two of them.
+            "pass": self._literal(f"jobcontract.pass_{_digest(self.schema)}"),
         }
         text = _COMMENT.sub("", _text("sql", f"{name}.sql"))
-        if "{wake}" in text:
-            values["wake"] = self._fill("wake", history).strip()
+        for part in ("wake", "moved"):
+            if f"{{{part}}}" in text:
+                values[part] = self._fill(part, history).strip()
         return _PLACE.sub(lambda place: values[place[1]], text)
 
 

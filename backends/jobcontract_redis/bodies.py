@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-from jobcontract.contract import ClaimedRecord, JobRecord, Lease, State, StoredJob
+from jobcontract.contract import ClaimedRecord, JobRecord, Lease, MovedJob, State, StoredJob
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -80,6 +80,44 @@ def stored_job(queue: str, found: Sequence[bytes | None]) -> StoredJob:
         cursor=job_id,
         refunded=int(refunded),
     )
+
+
+def departed_job(queue: str, found: Sequence[bytes | None]) -> MovedJob:
+    """One job as parts/depart.lua tells it."""
+    identifier, was, attempt, refunded, due, finished, error, fingerprint, body = found
+    job_id = cast(bytes, identifier).decode("ascii", "replace")
+    record, created = _body(job_id, queue, cast(bytes, body), due or b"-")
+    return MovedJob(
+        record=record._replace(fingerprint=fingerprint or None),
+        state=State(cast(bytes, was).decode()),
+        attempt=int(attempt or 0),
+        refunded=int(refunded or 0),
+        created_at=created,
+        finished_at=_optional_instant(finished or b""),
+        last_error=None if error is None else error.decode("utf-8", "replace"),
+    )
+
+
+def moved_words(job: MovedJob) -> list[object]:
+    """The arguments of admit.lua for one job. Its body has its run_at, exactly."""
+    job_id, level, due, exact, rest, key, fingerprint = registration_words(job.record)
+    body = f"{_milliseconds_since_1970(job.created_at)} {exact} ".encode() + cast(bytes, rest)
+    return [
+        job_id,
+        job.state.value,
+        int(cast(str, level)) + int(cast(str, due)),
+        job.attempt,
+        job.refunded,
+        "" if job.last_error is None else f"1{job.last_error}",
+        _milliseconds_since_1970(job.finished_at or job.created_at),
+        body,
+        key if job.record.fingerprint is not None else b"",
+        fingerprint,
+    ]
+
+
+def _milliseconds_since_1970(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _optional_instant(text: bytes) -> datetime | None:

@@ -23,11 +23,12 @@ from jobcontract.contract import (
     State,
     Verdict,
 )
-from jobcontract.errors import StoreError, StoreUnavailable
+from jobcontract.errors import StoreClosed, StoreError, StoreUnavailable
 from jobcontract_redis.bodies import claimed_record, instant, milliseconds, registration_words
 from jobcontract_redis.doors import SideDoors
 from jobcontract_redis.link import Call
-from jobcontract_redis.namespace import Namespace
+from jobcontract_redis.moving import MovingDoors
+from jobcontract_redis.namespace import SHUT_CLAIMS, SHUT_INTAKE, Namespace
 from jobcontract_redis.pool import Reply
 from jobcontract_redis.scripts import (
     CLAIM,
@@ -53,7 +54,7 @@ _REPAIRS = 100
 """How many jobs of each queue one call of rescue looks at."""
 
 
-class RedisDriver(SideDoors):
+class RedisDriver(SideDoors, MovingDoors):
     """Jobs in one namespace of a Redis, Valkey, Sentinel group or cluster. Made by `open_driver`."""
 
     def __init__(self, namespace: Namespace) -> None:
@@ -91,6 +92,8 @@ class RedisDriver(SideDoors):
             for chunk, replies in zip(sent.values(), found, strict=True):
                 for at, answer in zip(chunk, cast("list[Reply]", replies), strict=True):
                     answers[at] = _registration(records[at], answer)
+        if None in answers:
+            raise StoreClosed(SHUT_INTAKE)
         return cast("list[Registration]", answers)
 
     # -- Running -------------------------------------------------------------------------------------------
@@ -115,6 +118,9 @@ class RedisDriver(SideDoors):
                 errors.append(answer)
                 continue
             expires, *found = cast("list[bytes]", answer)
+            if int(expires) < 0:
+                errors.append(StoreClosed(SHUT_CLAIMS))
+                continue
             expires_at = instant(int(expires))
             token = cast(str, call.arguments[3])
             claimed += [
@@ -284,7 +290,9 @@ def _verdict(answer: int, state: State) -> Verdict:
     return Verdict(True, State.DEAD) if answer < 0 else Verdict(True, state, instant(answer))
 
 
-def _registration(record: JobRecord, answer: Reply) -> Registration:
+def _registration(record: JobRecord, answer: Reply) -> Registration | None:
+    if answer == 0:  # the store is shut
+        return None
     if answer == 1:
         return Registration(UUID(record.id), created=True)
     job_id, state, conflict = cast(bytes, answer).decode().split(" ")

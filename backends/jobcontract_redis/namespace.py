@@ -5,6 +5,7 @@
 ``{namespace:}:schema``    HASH  "version": the layout of the keys; made by `jobctl init`
 ``{namespace:}:queues``    SET   the queues that ever had a job or were paused
 ``{namespace:}:notes``     HASH  texts by name: how far each schedule has come
+``{namespace:}:gate``      HASH  what is let in while jobs move to another store; see moving.py
 =========================  ====  =======================================================
 """
 
@@ -16,14 +17,16 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from jobcontract.contract import Step
-from jobcontract.errors import InstallationError, StoreUnavailable
+from jobcontract.contract import Gate, Step
+from jobcontract.errors import InstallationError, StoreClosed, StoreUnavailable
 from jobcontract_redis.link import Call, Link
 from jobcontract_redis.options import RedisOptions
 from jobcontract_redis.scripts import Script
 from jobcontract_redis.server import Facts, check_facts, read_facts
 
 SCHEMA_VERSION = 1
+SHUT_INTAKE = "the jobs of this store are moving to another one, and it takes no new ones now; try again"
+SHUT_CLAIMS = "the jobs of this store are moving to another one, and can't be claimed here now; try again"
 _KNOWN_FOR = 30.0
 """Seconds for which a queue that was written down is taken to be so: a failover can lose it."""
 
@@ -120,6 +123,25 @@ class Namespace:
             )
         return int(text)
 
+    # -- The gate ------------------------------------------------------------------------------------------
+
+    def gate(self) -> Gate:
+        """What is let in."""
+        key = self.key("", "gate")
+        found = self.contact().command(key, "HMGET", key, "epoch", "intake", "claims")
+        epoch, intake, claims = cast("list[bytes | None]", found)
+        return Gate(int(epoch or 0), intake=intake != b"0", claims=claims != b"0")
+
+    def write_down_for_a_move(self, queues: Iterable[str]) -> list[str]:
+        """As `write_down`, whatever the gate says. Those that are new, and have no gate of their own yet."""
+        key = self.key("", "queues")
+        names = list(queues)
+        known = cast("list[int]", self.contact().command(key, "SMISMEMBER", key, *names))
+        unknown = [queue for queue, is_known in zip(names, known, strict=True) if not is_known]
+        if unknown:
+            self.link.command(key, "SADD", key, *unknown)
+        return unknown
+
     # -- Queues --------------------------------------------------------------------------------------------
 
     def queues(self) -> list[str]:
@@ -149,5 +171,7 @@ class Namespace:
         key = self.key("", "queues")
         known = cast("list[int]", self.link.command(key, "SMISMEMBER", key, *queues))
         unknown = [queue for queue, is_known in zip(queues, known, strict=True) if not is_known]
+        if unknown and not self.gate().intake:
+            raise StoreClosed(SHUT_INTAKE)
         if unknown:  # a full server refuses to add, also what it has
             self.link.command(key, "SADD", key, *unknown)

@@ -58,7 +58,7 @@ class OperatorDoors:
             back = only_column(connection.execute(statements.REQUEUE, {"ids": ids}))
             connection.execute(statements.REQUEUE_LEAVE, {"ids": json.dumps(back)})
             states = _states(connection, job_ids)
-        self._wake()
+        self.wake_waiters()
         return states
 
     def prune(self, older_than: timedelta, states: Collection[State], limit: int) -> int:
@@ -75,7 +75,7 @@ class OperatorDoors:
         """As `Pausing.resume`."""
         with self.connections.write() as connection:
             connection.execute(statements.RESUME, {"queue": queue})
-        self._wake()
+        self.wake_waiters()
 
     def read_notes(self, names: Sequence[str]) -> NotesRead:
         """As `Notes.read_notes`."""
@@ -92,7 +92,8 @@ class OperatorDoors:
         with self.connections.write() as connection:
             return connection.execute(statement, parameters).fetchone() is not None
 
-    def _wake(self) -> None:
+    def wake_waiters(self) -> None:
+        """Have the `wait`s of this driver object look again."""
         with self._woken:
             self._wakes += 1
             self._woken.notify_all()

@@ -22,12 +22,13 @@ from jobcontract.contract import (
     Steps,
     Verdict,
 )
-from jobcontract.errors import StoreError
+from jobcontract.errors import StoreClosed, StoreError
 from jobcontract_sqlite import statements
 from jobcontract_sqlite.capabilities import capabilities_of
 from jobcontract_sqlite.connections import Connections
 from jobcontract_sqlite.doors import OperatorDoors, bury, forget
 from jobcontract_sqlite.instants import from_microseconds, to_length
+from jobcontract_sqlite.moving import MovingDoors, gate_of
 from jobcontract_sqlite.options import SQLiteOptions
 from jobcontract_sqlite.registering import register_steps
 from jobcontract_sqlite.rows import (
@@ -44,7 +45,7 @@ _RETAINED = (State.DONE, State.CANCELLED)
 _WATCH_INTERVAL = timedelta(milliseconds=50)
 
 
-class SQLiteDriver(OperatorDoors):
+class SQLiteDriver(OperatorDoors, MovingDoors):
     """The verbs and the operators' doors: a store in memory, or the base of the one in a file.
 
     Every call is bounded by the busy timeout, which begins when it asks for the write lock.
@@ -67,7 +68,7 @@ class SQLiteDriver(OperatorDoors):
         """As `Driver.register`."""
         with self.connections.write() as connection:
             registrations = _drive(connection, register_steps(records))
-        self._wake()
+        self.wake_waiters()
         return registrations
 
     def claim(self, queues: Sequence[str], limit: int, lease: timedelta) -> list[ClaimedRecord]:
@@ -75,6 +76,11 @@ class SQLiteDriver(OperatorDoors):
         parameters = {"queues": json.dumps(queues), "limit": limit, "lease": to_length(lease)}
         with self.connections.write() as connection:
             rows = connection.execute(statements.CLAIM, parameters).fetchall()
+            if not rows and not gate_of(connection).claims:
+                raise StoreClosed(
+                    "the jobs of this store are moving to another one, and can't be claimed here now; "
+                    "try again"
+                )
         return claimed_records(rows)
 
     def complete(self, leases: Sequence[Lease]) -> list[Verdict]:
@@ -96,7 +102,7 @@ class SQLiteDriver(OperatorDoors):
             ]
             if dead:
                 connection.execute(statements.LEAVE, {"ids": json.dumps(dead)})
-        self._wake()
+        self.wake_waiters()
         return verdicts
 
     def extend(self, leases: Sequence[Lease], lease: timedelta) -> list[Verdict]:
@@ -111,7 +117,7 @@ class SQLiteDriver(OperatorDoors):
         parameters = {"leases": leases_json(leases), "delay": to_length(delay)}
         with self.connections.write() as connection:
             rows = connection.execute(statements.RELEASE, parameters).fetchall()
-        self._wake()
+        self.wake_waiters()
         return verdicts_of(leases, State.READY, rows)
 
     def rescue(self, limit: int) -> Rescued:
@@ -125,7 +131,7 @@ class SQLiteDriver(OperatorDoors):
             if self._options.retention:
                 forget(connection, self._options.retention, _RETAINED, limit)
         if rows:
-            self._wake()
+            self.wake_waiters()
         return Rescued(ready=len(rows) - dead, dead=dead)
 
     def wait(self, queues: Sequence[str], timeout: timedelta) -> bool:

@@ -22,9 +22,10 @@ class _Table(NamedTuple):
 
 
 _TABLES: tuple[_Table, ...] = (
-    _Table(statements.JOBS_LIVE, "jobcontract_jobs", (State.READY, State.RUNNING, State.MOVING), ()),
+    _Table(statements.JOBS_LIVE, "jobcontract_jobs", (State.READY, State.RUNNING), ()),
     _Table(statements.JOBS_DONE, "jobcontract_done", (State.DONE,), ("queue", "kind")),
     _Table(statements.JOBS_DEAD, "jobcontract_dead", (State.DEAD, State.CANCELLED), ("queue", "kind")),
+    _Table(statements.JOBS_MOVING, "jobcontract_moving", (State.MOVING, State.MOVED), ()),
 )
 _CONDITIONS = {
     "cursor": "id < :cursor",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
-from jobcontract.contract import JobRecord, Registration, State, Statement, Steps
-from jobcontract.errors import StoreError
+from jobcontract.contract import JobRecord, Registration, Row, State, Statement, Steps
+from jobcontract.errors import StoreClosed, StoreError
 from jobcontract_sqlite import statements
 from jobcontract_sqlite.instants import to_microseconds
 
@@ -37,8 +37,24 @@ def _register_batch(records: Sequence[JobRecord]) -> Steps[list[Registration]]:
     known = [record for record in records if record.id not in created]
     if known:
         rows = yield Statement(statements.REGISTER_KNOWN, (_document(known),))
+        if any(own_state is None and holder is None for _, own_state, holder, *_ in rows):
+            raise StoreClosed(  # what is neither stored nor known was not let in
+                "the jobs of this store are moving to another one, and it takes no new ones now; try again"
+            )
         answers |= {_text(row[0]): _known(*row) for row in rows}
     return list(answers.values())
+
+
+def known_steps(
+    records: Sequence[JobRecord],
+) -> tuple[Statement, Callable[[list[Row]], list[Registration | None]]]:
+    """What looks for those of `records` that the store knows, and what makes the answers of its rows."""
+
+    def answer(rows: list[Row]) -> list[Registration | None]:
+        known = {_text(row[0]): _known(*row) for row in rows if row[1] is not None or row[3] is not None}
+        return [known.get(record.id) for record in records]
+
+    return Statement(statements.REGISTER_KNOWN, (_document(records),)), answer
 
 
 def _batches(records: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:

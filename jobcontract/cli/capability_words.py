@@ -48,6 +48,7 @@ _DOORS: dict[Feature, str] = {
     "prune": "prune",
     "pause": "pause queues",
     "notes": "keep the place of schedules",
+    "move": "move to and from another store",
 }
 
 

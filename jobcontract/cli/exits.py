@@ -14,6 +14,7 @@ class Exit(IntEnum):
     FAILED = 1
     USAGE = 2
     NOT_APPLICABLE = 3
+    RESUMABLE = 4
     INTERRUPTED = 130
     CLOSED_PIPE = 141
 
@@ -23,7 +24,8 @@ MEANINGS: dict[Exit, str] = {
     Exit.FAILED: "the operation failed (the store can't be reached or refused), or was declined when asked",
     Exit.USAGE: "bad usage, bad input or a bad setting; nothing was changed",
     Exit.NOT_APPLICABLE: "not found, or not applicable: no such job, a job in another state, a key that "
-    "another job holds, a store that can't do it",
+    "another job holds, a store that can't do it, two stores that differ",
+    Exit.RESUMABLE: "interrupted or held up, and nothing is lost: the same command goes on",
     Exit.INTERRUPTED: "interrupted (Ctrl-C, SIGTERM)",
     Exit.CLOSED_PIPE: "the reader of the output went away (| head)",
 }

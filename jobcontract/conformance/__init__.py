@@ -37,7 +37,8 @@ pytest.register_assert_rewrite(
         f"{__name__}.{chapter}"
         for chapter in (
             "batches", "cancel", "capabilities", "claim", "concurrency", "decode", "diagnosis", "hosting",
-            "keys", "lease", "lookup", "notes", "outage", "pause", "priority", "prune", "register", "requeue",
+            "keys", "lease", "lookup", "move", "notes", "outage", "pause", "priority", "prune", "register",
+            "requeue",
             "rescue", "schedule", "settle", "stateful", "stats", "store", "suite", "transactions", "wait",
         )
     )

@@ -18,6 +18,7 @@ from jobcontract.conformance.hosting import HostingChapter
 from jobcontract.conformance.keys import KeysChapter
 from jobcontract.conformance.lease import LeaseChapter
 from jobcontract.conformance.lookup import LookupChapter
+from jobcontract.conformance.move import MoveChapter
 from jobcontract.conformance.notes import NotesChapter
 from jobcontract.conformance.outage import OutageChapter
 from jobcontract.conformance.pause import PauseChapter
@@ -58,6 +59,7 @@ CHAPTERS: tuple[type[Chapter], ...] = (
     RequeueChapter,
     PruneChapter,
     NotesChapter,
+    MoveChapter,
     DecodeChapter,
     BatchesChapter,
     DiagnosisChapter,
@@ -74,6 +76,7 @@ class ConformanceSuite(
     DiagnosisChapter,
     BatchesChapter,
     DecodeChapter,
+    MoveChapter,
     NotesChapter,
     PruneChapter,
     RequeueChapter,

@@ -4,10 +4,14 @@
 
     start a store -> register each document with its job, in one transaction each -> two workers
       -> kill -9 one of them when a third is done -> wait until every job is done -> count
+
+With a migration the jobs begin in a SQLite file beside the application's database, and ``jobctl migrate``
+moves them there while the workers run; one is killed all the same.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from jobcontract.backend import Backend
+from jobcontract.config import load_settings
 from jobcontract.contract import State
 from jobcontract.demo import embedded
 from jobcontract.demo.application import Application, Connection, Count
@@ -36,6 +41,7 @@ MODEL_VERSION = "v1"
 LEASE = timedelta(seconds=3)
 CONCURRENCY = 4
 _URL_VARIABLE = "JOBCONTRACT_BACKENDS__DEMO__URL"
+_BEFORE_VARIABLE = "JOBCONTRACT_BACKENDS__BEFORE__URL"
 _STALLED_SECONDS = 60
 _POLL_SECONDS = 0.1
 
@@ -48,6 +54,8 @@ class Outcome(NamedTuple):
     jobs_done: int
     attempts: int
     seconds: float
+    moved: int | None = None
+    """How many jobs `jobctl migrate` moved; None without a migration."""
 
     @property
     def holds(self) -> bool:
@@ -55,8 +63,9 @@ class Outcome(NamedTuple):
         return self.found.lost == 0 and self.found.doubled == 0 and self.jobs_done == self.found.documents
 
 
-def run_demo(folder: Path, console: Console) -> Outcome:
-    """Run it all, showing progress on `console`. Blocks for the time of the work: seconds to minutes.
+def run_demo(folder: Path, console: Console, *, migrate: bool = False) -> Outcome:
+    """Run it all, showing progress on `console`, with a migration in the middle if `migrate`. Blocks for the
+    time of the work: seconds to minutes.
 
     Raises `JobContractError` with one sentence when a step fails. Leaves no process and no file behind.
     """
@@ -64,29 +73,54 @@ def run_demo(folder: Path, console: Console) -> Outcome:
     with ExitStack() as stack:
         url, store = stack.enter_context(_store(console))
         environment = _environment(url)
-        backend = stack.enter_context(get_backend(url))
+        if migrate:
+            before = stack.enter_context(tempfile.TemporaryDirectory(prefix="jobcontract-demo-"))
+            environment |= {
+                _BEFORE_VARIABLE: f"sqlite:///{before}/before.db",
+                "JOBCONTRACT_DEFAULT": "before",
+                "JOBCONTRACT_CONTROL": "before",
+            }
+            settings = load_settings(environment=environment)
+            backend = stack.enter_context(get_backend(settings=settings))
+            with get_backend("demo", settings=settings) as demo:
+                demo.install()  # once() has its table there
+        else:
+            backend = stack.enter_context(get_backend(url))
         application = Application(url)
         connection = application.connect()
         stack.callback(connection.close)
         progress = stack.enter_context(_progress(console))
         backend.install()
         application.create_tables(connection)
-        _register(documents, application, connection, backend, progress)
+        _register(documents, application, connection, backend, progress, together=not migrate)
         started = time.monotonic()
-        _work(len(documents), application, connection, backend, environment, progress)
+        moved = _work(len(documents), application, connection, backend, environment, progress, migrate)
         seconds = time.monotonic() - started
         done, attempts = _done_jobs(backend)
-        return Outcome(store, application.count(connection), done, attempts, seconds)
+        return Outcome(store, application.count(connection), done, attempts, seconds, moved)
 
 
 def table(outcome: Outcome) -> Table:
     """The result as people read it."""
-    shown = Table(title=f"{outcome.store}: two workers, one killed with -9", title_justify="left")
-    for name in ("documents", "jobs done", "attempts", "results", "lost", "doubled", "jobs per second"):
+    before = "" if outcome.moved is None else f"SQLite to {outcome.store}, moved while they ran: "
+    title = f"{before or outcome.store + ': '}two workers, one killed with -9"
+    shown = Table(title=title, title_justify="left")
+    moved = [] if outcome.moved is None else ["moved"]
+    for name in (
+        "documents",
+        *moved,
+        "jobs done",
+        "attempts",
+        "results",
+        "lost",
+        "doubled",
+        "jobs per second",
+    ):
         shown.add_column(name, justify="right")
     count = outcome.found
     shown.add_row(
         str(count.documents),
+        *([] if outcome.moved is None else [str(outcome.moved)]),
         str(outcome.jobs_done),
         str(outcome.attempts),
         str(count.results),
@@ -141,14 +175,20 @@ def _register(
     connection: Connection,
     backend: Backend,
     progress: Progress,
+    *,
+    together: bool,
 ) -> None:
+    """Each document with its job: in one transaction, or (not `together`) one after the other."""
     from jobcontract.demo.handlers import ExtractTerms
 
     for document_id, path in enumerate(progress.track(documents, description="registering"), start=1):
+        job = ExtractTerms(document_id=document_id, model_version=MODEL_VERSION)
         with application.transaction(connection):
             application.insert_document(connection, document_id, str(path))
-            job = ExtractTerms(document_id=document_id, model_version=MODEL_VERSION)
-            backend.register(job, connection=connection)
+            if together:
+                backend.register(job, connection=connection)
+        if not together:
+            backend.register(job)
 
 
 def _work(
@@ -158,9 +198,12 @@ def _work(
     backend: Backend,
     environment: dict[str, str],
     progress: Progress,
-) -> None:
+    migrate: bool,
+) -> int | None:
+    """Until every job is done; how many of them were moved meanwhile, if any were to be."""
     bar = progress.add_task("working", total=documents)
     with ExitStack() as stack:
+        moving = stack.enter_context(_migration(environment, progress.console)) if migrate else None
         victim = stack.enter_context(_worker(environment))
         survivor = stack.enter_context(_worker(environment))
         _wait_for(documents // 3, application, connection, [victim, survivor], progress, bar)
@@ -169,8 +212,39 @@ def _work(
         progress.console.print(
             f"Killed worker {victim.pid} with -9; its leases run out in {LEASE.seconds} s at the latest"
         )
+        moved = None if moving is None else _moved_by(moving)
         _wait_for(documents, application, connection, [survivor], progress, bar)
         _wait_until_settled(backend, survivor)
+        return moved
+
+
+@contextmanager
+def _migration(environment: dict[str, str], console: Console) -> Generator[subprocess.Popen[str]]:
+    """`jobctl migrate`, as a user runs it beside the workers."""
+    arguments = ["migrate", "--from", "before", "--to", "demo", "--yes", "--json"]
+    console.print(f"Moving the jobs meanwhile: jobctl {' '.join(arguments[:-1])}", highlight=False)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jobcontract", *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def _moved_by(migration: subprocess.Popen[str]) -> int:
+    """Wait for its end; how many jobs it moved."""
+    said, errors = migration.communicate()
+    if migration.returncode != 0:
+        raise StoreError(f"the migration failed: {errors.strip().rpartition(chr(10))[2]}")
+    report = json.loads(said[said.index("{") :])
+    return int(report["compared"])
 
 
 @contextmanager
@@ -247,10 +321,13 @@ def _watch(workers: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _done_jobs(backend: Backend) -> tuple[int, int]:
-    """How many jobs are done, and how many attempts they took."""
+    """How many of our jobs are done, and how many attempts they took."""
+    from jobcontract.demo.handlers import handlers
+
+    (kind,) = handlers.kinds
     done = attempts = 0
     cursor: str | None = None
-    while page := backend.jobs(state=State.DONE, limit=1000, cursor=cursor):
+    while page := backend.jobs(state=State.DONE, kind=kind, limit=1000, cursor=cursor):
         done += len(page)
         attempts += sum(status.attempt for status in page)
         cursor = page[-1].cursor

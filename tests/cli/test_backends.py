@@ -125,7 +125,7 @@ def test_a_store_that_can_do_little_is_described_by_what_it_lacks() -> None:
     )
     assert words(poor) == (
         *("Poor 1", "nothing", "none", "none", "none", "1"),
-        "lookup, stats, cancel, requeue, prune, pause, notes",
+        "lookup, stats, cancel, requeue, prune, pause, notes, move",
     )
     told = dict(sentences(poor))
     assert told["leases"] == "A claim holds while the worker's connection lives, 30m at most."

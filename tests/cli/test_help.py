@@ -68,6 +68,9 @@ def test_reading_commands_speak_json() -> None:
         "jobctl dead export",
         "jobctl schedule run",
         "jobctl schedule sql",
+        "jobctl migrate abort",
+        "jobctl migrate complete",
+        "jobctl migrate pause",
     }
     without = {
         entry.path
@@ -146,12 +149,28 @@ def _fill(backend: Backend) -> None:
     put(backend, State.READY, kind="send_mail", id="0197b3a2-0000-7000-8000-000000000001")
 
 
+def _set_up_a_migration(example: str, folder: Path, environment: dict[str, str]) -> None:
+    """Two stores, and a migration between them where the example is about one that is under way."""
+    (folder / "jobcontract.toml").write_text(
+        'default = "postgres"\ncontrol = "postgres"\n'
+        '[backends.postgres]\nurl = "sqlite:///jobcontract.db"\n'
+        '[backends.redis]\nurl = "sqlite:///target.db"\n'
+    )
+    early = re.search("migrate (abort|pause|resume)", example)
+    run = ["jobctl", "migrate", "--from", "postgres", "--to", "redis", "--yes"]
+    if "--from" not in example:
+        run += ["--until", "dual_read"] if early else []
+        subprocess.run(run, cwd=folder, env=environment, check=True, capture_output=True)
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
 def test_each_example_runs(example: str, stage: dict[str, str], folder: Path) -> None:
     relay = re.match(r"jobctl relay(?! parked)(?!.*--(once|check))", example) is not None
     worker = "jobctl worker" in example and "--until-empty" not in example
     schedules = example.endswith("jobctl schedule run")
     endless = "--watch" in example or worker or relay or schedules
+    if example.startswith("jobctl migrate"):
+        _set_up_a_migration(example, folder, stage)
     output = folder / "output"
     with (
         output.open("wb") as out,
@@ -168,6 +187,7 @@ def test_each_example_runs(example: str, stage: dict[str, str], folder: Path) ->
             if endless:
                 started = "worker started" if worker else "relaying to" if relay else "QUEUE"
                 started = "running schedules" if schedules else started
+                started = "jobs go to" if "jobctl migrate status" in example else started
                 until(lambda: started in output.read_text() or process.poll() is not None)
                 process.send_signal(signal.SIGINT)
             code = process.wait(timeout=60)

@@ -57,7 +57,7 @@ def test_a_bare_store_has_no_feature() -> None:
         (replace(BARE, transactional=Transactional.OUTBOX), "transactions"),
         *(
             (replace(BARE, side_doors=frozenset[Feature]({door})), door)
-            for door in ("cancel", "lookup", "pause", "prune", "requeue", "stats")
+            for door in ("cancel", "lookup", "move", "pause", "prune", "requeue", "stats")
         ),
     ],
 )

@@ -125,7 +125,7 @@ def test_the_process_environment_is_read_by_default(
     ("text", "reason"),
     [
         ('defualt = "a"', "'defualt' is not a setting; did you mean 'default'?"),
-        ('xyzzy = "a"', "'xyzzy' is not a setting; known are: backends, default"),
+        ('xyzzy = "a"', "'xyzzy' is not a setting; known are: backends, control, default"),
         ('source = "a"', "'source' is not a setting"),
         ('_env_file = ".env"', "'_env_file' is not a setting"),
         ("_case_sensitive = true", "'_case_sensitive' is not a setting"),

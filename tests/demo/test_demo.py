@@ -36,6 +36,20 @@ def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=110)
 
 
+def test_the_jobs_move_while_the_workers_run(folder: Path) -> None:
+    ended = run_demo("--documents", str(folder), "--migrate", "--json")
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["moved"] >= 0  # so few documents may be done before their jobs can be moved
+    assert (found["documents"], found["results"], found["lost"], found["doubled"]) == (
+        DOCUMENTS,
+        DOCUMENTS,
+        0,
+        0,
+    )
+    assert found["jobs_done"] == DOCUMENTS
+
+
 def test_nothing_is_lost_and_nothing_doubled_though_a_worker_is_killed(folder: Path) -> None:
     ended = run_demo("--documents", str(folder), "--json")
     assert ended.returncode == 0, ended.stderr

@@ -19,7 +19,7 @@ TABLES = ("jobs", "done", "dead", "keys", "queues")
 STATEMENTS = {
     name: sql
     for name, sql in vars(statements).items()
-    if name.isupper() and name != "STATS" and not name.startswith("JOBS_")
+    if name.isupper() and name not in ("STATS", "HIDE", "HIDE_DEAD") and not name.startswith("JOBS_")
 } | {"GET": select_job()}
 PAGES = {
     "all": Page(),
@@ -74,6 +74,12 @@ def test_no_statement_reads_a_table_from_end_to_end(planned: sqlite3.Connection,
 def test_no_page_sorts_what_it_reads(planned: sqlite3.Connection, name: str) -> None:
     # A page may scan: it follows the order of the ids and stops at its limit. A sort would read everything.
     assert not [step for step in plan(planned, select_page(PAGES[name])[0]) if "TEMP B-TREE" in step]
+
+
+@pytest.mark.parametrize("name", ["HIDE", "HIDE_DEAD"])
+def test_what_leaves_is_read_along_an_index(planned: sqlite3.Connection, name: str) -> None:
+    # As with a page: what there is to move is the whole table, and a batch of it stops at its limit.
+    assert not [step for step in plan(planned, getattr(statements, name)) if "TEMP B-TREE" in step]
 
 
 def test_the_running_jobs_are_found_among_any_backlog(planned: sqlite3.Connection) -> None:

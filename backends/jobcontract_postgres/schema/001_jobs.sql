@@ -106,6 +106,9 @@ CREATE TABLE {schema}.job_keys (
     CONSTRAINT job_keys_pkey PRIMARY KEY (idempotency_key, queue)
 );
 
+-- For the copy of the keys to another store, job by job.
+CREATE INDEX job_keys_job ON {schema}.job_keys (job_id);
+
 COMMENT ON TABLE {schema}.job_keys IS 'jobcontract: a row per idempotency key, for as long as the job''s record lives';
 
 -- Only queues about which there is something to say.
@@ -127,6 +130,44 @@ CREATE INDEX IF NOT EXISTS effects_recorded_at ON {schema}.effects (recorded_at)
 
 COMMENT ON TABLE {schema}.effects IS 'jobcontract: results that were written once';
 
+-- What the store lets in while its jobs move to another one: epoch * 4 + (2: jobs can be registered) + (1: jobs can be claimed).
+-- A sequence, because its value is not a matter of snapshots: a transaction under REPEATABLE READ that began before the store
+-- was shut sees that it is shut. No row could tell it, short of an error.
+CREATE SEQUENCE {schema}.gate AS bigint MINVALUE 0 START 3;
+-- Whoever registers or claims reads it; what it says is no secret to those who may use the schema.
+GRANT SELECT ON SEQUENCE {schema}.gate TO PUBLIC;
+
+COMMENT ON SEQUENCE {schema}.gate IS 'jobcontract: whether jobs can be registered and claimed (epoch * 4 + 2 + 1)';
+
+-- Jobs that are hidden because they move to another store (moving), those that have (moved), and placeholders of jobs that
+-- will come or have a key here (moving, and was 'moving' too).
+CREATE TABLE {schema}.moving_jobs (
+    id               uuid        NOT NULL,
+    run_at           timestamptz NOT NULL,
+    created_at       timestamptz NOT NULL,
+    finished_at      timestamptz,
+    attempt          integer     NOT NULL,
+    refunded         integer     NOT NULL,
+    max_attempts     integer     NOT NULL,
+    priority         smallint    NOT NULL,
+    state            text        NOT NULL,
+    was              text        NOT NULL,
+    queue            text        NOT NULL,
+    kind             text        NOT NULL,
+    idempotency_key  text,
+    last_error       text,
+    headers          json,
+    input_ref        json        NOT NULL,
+    CONSTRAINT moving_jobs_pkey PRIMARY KEY (id),
+    CONSTRAINT moving_jobs_state CHECK (state IN ('moving', 'moved')),
+    CONSTRAINT moving_jobs_was CHECK (was IN ('ready', 'dead', 'cancelled', 'moving'))
+);
+
+COMMENT ON TABLE {schema}.moving_jobs IS 'jobcontract: jobs on their way to another store, and the traces of those that went';
+
+-- As small as the batch that is under way.
+CREATE INDEX moving_jobs_hidden ON {schema}.moving_jobs (id) WHERE state = 'moving' AND was <> 'moving';
+
 -- All jobs in one place, for people and for the listing.
 CREATE VIEW {schema}.jobs AS
     SELECT id, state, queue, kind, priority, run_at, attempt, refunded, max_attempts, idempotency_key, created_at,
@@ -139,13 +180,18 @@ CREATE VIEW {schema}.jobs AS
     UNION ALL
     SELECT id, 'done', queue, kind, priority, run_at, attempt, 0, max_attempts, idempotency_key, created_at,
            finished_at, NULL::timestamptz, last_error, input_ref, headers
-    FROM {schema}.done_jobs;
+    FROM {schema}.done_jobs
+    UNION ALL
+    SELECT id, state, queue, kind, priority, run_at, attempt, refunded, max_attempts, idempotency_key, created_at,
+           finished_at, NULL::timestamptz, last_error, input_ref, headers
+    FROM {schema}.moving_jobs;
 
 COMMENT ON VIEW {schema}.jobs IS 'jobcontract: every job, whatever its state';
 
 -- Takes back the jobs of `ids` that were just created although they have already ended, and gives their ids. A registration may be
 -- repeated while its job is being settled: the id is then free in live_jobs the moment before it shows up in the history. Only a
--- snapshot taken after the insert tells, and a function that is VOLATILE takes one, within the statement that inserts.
+-- snapshot taken after the insert tells, and a function that is VOLATILE takes one, within the statement that inserts. A job that is on
+-- its way to another store, or went there, has not ended; it must not be created a second time either.
 -- None of the jobs can have ended before `since`: older partitions need not be read.
 CREATE FUNCTION {schema}.withdraw_ended(ids uuid[], since timestamptz) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
@@ -155,6 +201,7 @@ DECLARE
 BEGIN
     IF NOT EXISTS (SELECT FROM {schema}.done_jobs WHERE id = ANY (ids) AND finished_at >= since)
        AND NOT EXISTS (SELECT FROM {schema}.dead_jobs WHERE id = ANY (ids))
+       AND NOT EXISTS (SELECT FROM {schema}.moving_jobs WHERE id = ANY (ids))
     THEN
         RETURN '{}';
     END IF;
@@ -162,6 +209,8 @@ BEGIN
         SELECT id FROM {schema}.done_jobs WHERE id = ANY (ids) AND finished_at >= since
         UNION
         SELECT id FROM {schema}.dead_jobs WHERE id = ANY (ids)
+        UNION
+        SELECT id FROM {schema}.moving_jobs WHERE id = ANY (ids)
     ), taken_back AS (
         DELETE FROM {schema}.live_jobs
         WHERE id = ANY (ARRAY(SELECT id FROM ended))

@@ -5,6 +5,8 @@
 -- range of the index holds due jobs only. Its lower bound is the low-water mark (see low_water.py), and then the first
 -- job that is found there. Among queues, the one whose first job is due the longest goes first.
 --
+-- While claims are shut (see the sequence `gate` in 001_jobs.sql) there is one row without a queue.
+--
 -- A survey also tells, in rows without a kind, where the first due job of each range was, or that there was none until
 -- a second ago (what is due since may be on its way to its commit); and in the place of the attempt, after how many
 -- microseconds it knew.
@@ -22,6 +24,7 @@ WITH range AS MATERIALIZED (
         LIMIT 1
     ) AS head ON true
     WHERE NOT EXISTS (SELECT FROM {schema}.queues WHERE queues.name = probe.queue AND queues.paused)
+      AND (SELECT last_value & 1 = 1 FROM {schema}.gate)
 ), picked AS MATERIALIZED (
     SELECT job.id
     FROM (SELECT * FROM range WHERE id IS NOT NULL ORDER BY priority DESC, run_at OFFSET 0) AS range
@@ -50,3 +53,7 @@ SELECT id::text, NULL, queue, priority, coalesce(run_at, statement_timestamp() -
        (least(extract(epoch FROM seen_at - statement_timestamp()), 1000) * 1000000)::integer, NULL, NULL
 FROM range
 WHERE %s
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM {schema}.gate
+WHERE last_value & 1 = 0

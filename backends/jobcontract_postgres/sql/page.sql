@@ -1,5 +1,5 @@
 -- Jobs, newest id first.
--- Parameters: thrice (cursor, queue (or null), queue, kind (or null), kind, states, limit); limit.
+-- Parameters: four times (cursor, queue (or null), queue, kind (or null), kind, states, limit); limit.
 --
 -- Each table is read along its index of ids, and no further than the page. A filter that few jobs pass would read all of
 -- the history; so it looks at the newest 100,000 of the ended jobs, and no further.
@@ -36,6 +36,17 @@ FROM (
         WHERE (%s::text IS NULL OR queue = %s)
           AND (%s::text IS NULL OR kind = %s)
           AND 'done' = ANY (%s::text[])
+        ORDER BY id DESC
+        LIMIT %s
+    )
+    UNION ALL
+    (
+        SELECT id, kind, queue, priority, run_at, max_attempts, idempotency_key, input_ref, headers, state, attempt,
+               created_at, finished_at, NULL::timestamptz, last_error, refunded
+        FROM (SELECT * FROM {schema}.moving_jobs WHERE id < %s::uuid ORDER BY id DESC LIMIT 100000) AS moving
+        WHERE (%s::text IS NULL OR queue = %s)
+          AND (%s::text IS NULL OR kind = %s)
+          AND state = ANY (%s::text[])
         ORDER BY id DESC
         LIMIT %s
     )

@@ -6,7 +6,13 @@
 -- rolls back), so two batches that share keys must ask for them in one order. The first of two rows with one key wins.
 -- NOT EXISTS is for callers under REPEATABLE READ: a job that ran to its end since their snapshot was taken has left its id free,
 -- and withdraw_ended can't see there that it ended.
-WITH incoming AS MATERIALIZED (
+-- While the store is shut (see the sequence `gate` in 001_jobs.sql) nothing is stored, and a row without an id says so. A transaction that was let in once
+-- keeps its pass, a setting that ends with it: whoever waits for its end must not wait for one that waits for the store to open.
+WITH pass AS MATERIALIZED (
+    SELECT set_config({pass}, 'open', true)
+    FROM {schema}.gate
+    WHERE last_value & 2 = 2 OR current_setting({pass}, true) = 'open'
+), incoming AS MATERIALIZED (
     SELECT *
     FROM unnest(
         %s::uuid[], %s::text[], %s::text[], %s::smallint[], %s::timestamptz[], %s::integer[], %s::text[], %s::bytea[],
@@ -14,6 +20,7 @@ WITH incoming AS MATERIALIZED (
     ) AS job (
         id, kind, queue, priority, run_at, max_attempts, idempotency_key, fingerprint, input_ref, headers
     )
+    WHERE EXISTS (SELECT FROM pass)
 ), keys AS (
     INSERT INTO {schema}.job_keys (queue, idempotency_key, job_id, fingerprint)
     SELECT queue, idempotency_key, id, fingerprint
@@ -41,3 +48,5 @@ WITH incoming AS MATERIALIZED (
 SELECT id::text, (SELECT count({wake}) FROM due)
 FROM created
 WHERE id <> ALL ((SELECT {schema}.withdraw_ended(array_agg(id), %s) FROM created)::uuid[])
+UNION ALL
+SELECT NULL, NULL WHERE NOT EXISTS (SELECT FROM pass)

@@ -1,5 +1,5 @@
 -- Registers one job, under a new id (a UUIDv7) and for the minute in which it is run. Not run by this library: its parameters are
--- set in as literals, and the text is given to pg_cron.
+-- set in as literals, and the text is given to pg_cron. While jobs move to another store it registers nothing.
 -- Parameters: queue, key, fingerprint; max_attempts, priority, kind, headers, input_ref.
 WITH run AS MATERIALIZED (
     SELECT statement_timestamp() AS now,
@@ -15,6 +15,7 @@ WITH run AS MATERIALIZED (
            )::uuid,
            %s::bytea
     FROM run
+    WHERE (SELECT last_value & 2 = 2 FROM {schema}.gate)
     ON CONFLICT DO NOTHING
     RETURNING queue, idempotency_key, job_id
 ), created AS (

@@ -6,11 +6,12 @@
 -- KEYS[4] dead     ZSET    id -> when it died, in ms
 -- KEYS[5] wake     ZSET    one member while there may be something to claim
 -- KEYS[6] queue    HASH    "paused" while claims skip the queue
+-- KEYS[7] gate     HASH    claims: "0" while the store is shut
 -- prefix..b:id     STRING  the job as it was registered
 -- prefix..j:id     HASH    state, attempt, refunded, due, error
 --
 -- ARGV: prefix, limit, length of the lease in ms, nonce; the n-th job's token is nonce:n
--- Gives: when the leases end, in ms; then for each job "id attempt refunded due body", due '-' as registered.
+-- Gives: when the leases end, in ms (-1: the store is shut); then for each job "id attempt refunded due body", due '-' as registered.
 --
 -- Future jobs cost nothing: each priority that has jobs is one exact range of scores.
 -- A full server lets it run: ZREM, which frees memory, is its first write.
@@ -21,6 +22,9 @@ local prefix, limit, nonce = ARGV[1], tonumber(ARGV[2]), ARGV[4]
 local expires = now + ARGV[3]
 local PIECE, MOST_BYTES = 20, 8388608 -- of a batch of huge jobs, the rest is for the next claim
 local replies = { expires }
+if redis.call('HGET', KEYS[7], 'claims') == '0' then
+    return { -1 }
+end
 if redis.call('HEXISTS', KEYS[6], 'paused') == 1 then
     return replies
 end

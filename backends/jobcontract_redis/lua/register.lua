@@ -4,13 +4,14 @@
 -- KEYS[2] ids    ZSET    id -> 0: every job of the queue, in the order of its id
 -- KEYS[3] idem   HASH    idempotency key -> id of its holder .. fingerprint
 -- KEYS[4] wake   ZSET    one member while there may be something to claim
+-- KEYS[5] gate   HASH    intake: "0" while the store is shut
 -- prefix..b:id   STRING  the job as it was registered: "created run_at priority max_attempts kind #key #headers\n",
 --                        then key, headers and input; times are ms and us
 -- prefix..j:id   HASH    what changed since; absent until the first claim
 --
 -- ARGV: prefix; then for each job: id, score without the time, run_at in ms ('' is now), run_at in us ('' is now),
 --       the rest of the body, idempotency key ('' is none), fingerprint
--- Gives for each job: 1, or "id state conflict" of the job that is in its place.
+-- Gives for each job: 1, or "id state conflict" of the job that is in its place, or 0: it is new, and the store is shut.
 --
 -- USES clock
 local ready, ids, idem, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -20,6 +21,7 @@ local function occupied(id, conflict)
     return id .. ' ' .. (redis.call('HGET', prefix .. 'j:' .. id, 'state') or 'ready') .. ' ' .. conflict
 end
 
+local shut = redis.call('HGET', KEYS[5], 'intake') == '0'
 local replies, scored, known = {}, {}, {}
 for i = 2, #ARGV, 7 do
     local id, level, due, exact, rest, key, fingerprint = unpack(ARGV, i, i + 6)
@@ -36,7 +38,11 @@ for i = 2, #ARGV, 7 do
         if due == '' then
             due, exact = now, now .. '000'
         end
-        if redis.call('EXISTS', prefix .. 'b:' .. id, prefix .. 'j:' .. id) == 0 then
+        if redis.call('EXISTS', prefix .. 'b:' .. id, prefix .. 'j:' .. id) > 0 then
+            reply = occupied(id, '0')
+        elseif shut then
+            reply = 0
+        else
             -- The first write of the script, and one that a full server refuses: nothing was written then.
             redis.call('SET', prefix .. 'b:' .. id, now .. ' ' .. exact .. ' ' .. rest)
             scored[#scored + 1] = level + due
@@ -47,8 +53,6 @@ for i = 2, #ARGV, 7 do
                 redis.call('HSET', idem, key, id .. fingerprint)
             end
             reply = 1
-        else
-            reply = occupied(id, '0')
         end
     end
     replies[#replies + 1] = reply

@@ -39,6 +39,8 @@ for _, id in ipairs(looked_at) do
         if not redis.call('ZSCORE', finished[state], id) then
             redis.call('ZADD', finished[state], now, id)
         end
+    elseif state == 'moving' or state == 'moved' then
+        -- on its way to another store, or a trace of what went
     elseif not priority then
         if not redis.call('ZSCORE', lease, id) then -- otherwise its worker may still finish it
             redis.call('ZREM', ready, id)

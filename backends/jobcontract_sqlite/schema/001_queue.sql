@@ -96,11 +96,49 @@ CREATE TABLE jobcontract_keys (
     PRIMARY KEY (idempotency_key, queue)
 ) STRICT, WITHOUT ROWID;
 
+-- For the copy of the keys to another store, job by job.
+CREATE INDEX jobcontract_keys_job ON jobcontract_keys (job_id);
+
 -- Only queues about which there is something to say.
 CREATE TABLE jobcontract_queues (
     name             TEXT    NOT NULL PRIMARY KEY,
     paused           INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
+
+-- What the store lets in while its jobs move to another one, and since which step of the migration. One row.
+CREATE TABLE jobcontract_gate (
+    epoch            INTEGER NOT NULL DEFAULT 0,
+    intake           INTEGER NOT NULL DEFAULT 1,  -- whether jobs can be registered
+    claims           INTEGER NOT NULL DEFAULT 1   -- whether jobs can be claimed
+) STRICT;
+
+INSERT INTO jobcontract_gate DEFAULT VALUES;
+
+-- Jobs that are hidden because they move to another store (moving), those that have (moved), and placeholders of jobs
+-- that will come or have a key here (moving, and was 'moving' too).
+CREATE TABLE jobcontract_moving (
+    id               TEXT    NOT NULL CHECK (id NOT GLOB '*[^0-9a-f-]*'),
+    queue            TEXT    NOT NULL,
+    kind             TEXT    NOT NULL,
+    priority         INTEGER NOT NULL,
+    run_at           INTEGER NOT NULL,
+    state            TEXT    NOT NULL CHECK (state IN ('moving', 'moved')),
+    was              TEXT    NOT NULL CHECK (was IN ('ready', 'dead', 'cancelled', 'moving')),
+    attempt          INTEGER NOT NULL,
+    refunded         INTEGER NOT NULL,
+    max_attempts     INTEGER NOT NULL,
+    created_at       INTEGER NOT NULL,
+    finished_at      INTEGER,
+    idempotency_key  TEXT,
+    last_error       TEXT,
+    headers          TEXT,
+    input_ref        TEXT    NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX jobcontract_moving_id ON jobcontract_moving (id);
+-- As small as the batch that is under way.
+CREATE INDEX jobcontract_moving_hidden ON jobcontract_moving (id) WHERE state = 'moving' AND was <> 'moving';
+CREATE INDEX jobcontract_moving_buried ON jobcontract_moving (id) WHERE state = 'moved';
 
 -- Every job, for people with a shell. No statement of ours joins it: that would read all of it.
 CREATE VIEW jobcontract_all_jobs AS
@@ -117,7 +155,12 @@ UNION ALL
 SELECT
     id, queue, kind, state, priority, run_at, attempt, refunded, max_attempts, created_at, NULL,
     finished_at, idempotency_key, last_error, headers, input_ref
-FROM jobcontract_dead;
+FROM jobcontract_dead
+UNION ALL
+SELECT
+    id, queue, kind, state, priority, run_at, attempt, refunded, max_attempts, created_at, NULL,
+    finished_at, idempotency_key, last_error, headers, input_ref
+FROM jobcontract_moving;
 
 -- What `jobcontract.once` remembers when the application's own tables are in this file too.
 CREATE TABLE IF NOT EXISTS jobcontract_effects (

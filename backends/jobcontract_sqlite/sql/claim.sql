@@ -25,6 +25,7 @@ WHERE id IN (
         ) AS due
     )) AS candidate
     WHERE NOT EXISTS (SELECT 1 FROM jobcontract_queues WHERE name = queue.value AND paused)
+        AND (SELECT claims FROM jobcontract_gate)
     ORDER BY
         priority.value DESC,
         json_extract(candidate.value, '$[0]'),

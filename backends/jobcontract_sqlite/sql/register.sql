@@ -21,6 +21,8 @@ CROSS JOIN (
 ) AS item
 WHERE NOT EXISTS (SELECT 1 FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = item.id)
     AND NOT EXISTS (SELECT 1 FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = item.id)
+    AND NOT EXISTS (SELECT 1 FROM jobcontract_moving INDEXED BY jobcontract_moving_id WHERE id = item.id)
+    AND (SELECT intake FROM jobcontract_gate)
     AND (
         item.idempotency_key IS NULL
         OR item.id = (

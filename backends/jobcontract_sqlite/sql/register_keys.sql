@@ -15,5 +15,7 @@ WHERE idempotency_key IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM jobcontract_jobs INDEXED BY jobcontract_jobs_id WHERE id = item.id)
     AND NOT EXISTS (SELECT 1 FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = item.id)
     AND NOT EXISTS (SELECT 1 FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = item.id)
+    AND NOT EXISTS (SELECT 1 FROM jobcontract_moving INDEXED BY jobcontract_moving_id WHERE id = item.id)
+    AND (SELECT intake FROM jobcontract_gate)
 ORDER BY position
 ON CONFLICT DO NOTHING

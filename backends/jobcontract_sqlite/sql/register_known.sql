@@ -5,13 +5,15 @@ SELECT
     coalesce(
         (SELECT state FROM jobcontract_jobs INDEXED BY jobcontract_jobs_id WHERE id = item.id),
         (SELECT state FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = item.id),
-        (SELECT state FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = item.id)
+        (SELECT state FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = item.id),
+        (SELECT state FROM jobcontract_moving INDEXED BY jobcontract_moving_id WHERE id = item.id)
     ),
     holder.job_id,
     coalesce(
         (SELECT state FROM jobcontract_jobs INDEXED BY jobcontract_jobs_id WHERE id = holder.job_id),
         (SELECT state FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = holder.job_id),
-        (SELECT state FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = holder.job_id)
+        (SELECT state FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = holder.job_id),
+        (SELECT state FROM jobcontract_moving INDEXED BY jobcontract_moving_id WHERE id = holder.job_id)
     ),
     coalesce(holder.fingerprint <> item.fingerprint, false)
 FROM (

@@ -5,6 +5,7 @@ SELECT
     coalesce(
         (SELECT state FROM jobcontract_jobs INDEXED BY jobcontract_jobs_id WHERE id = wanted.value),
         (SELECT state FROM jobcontract_done INDEXED BY jobcontract_done_id WHERE id = wanted.value),
-        (SELECT state FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = wanted.value)
+        (SELECT state FROM jobcontract_dead INDEXED BY jobcontract_dead_id WHERE id = wanted.value),
+        (SELECT state FROM jobcontract_moving INDEXED BY jobcontract_moving_id WHERE id = wanted.value)
     )
 FROM json_each(:ids) AS wanted

@@ -1,0 +1,1 @@
+SELECT epoch, intake, claims FROM jobcontract_gate

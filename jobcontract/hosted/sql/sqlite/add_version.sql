@@ -1,0 +1,1 @@
+INSERT INTO {versions} (version, title) VALUES (?, ?)

@@ -1,0 +1,2 @@
+-- Parameter: seconds.
+DELETE FROM {move_clients} WHERE seen_at < {now} - %s

@@ -1,1 +1,0 @@
-INSERT INTO {outbox_schema} (version, title) VALUES (?, ?)

@@ -1,2 +1,0 @@
--- The version of the outbox's tables; 0 when the table of versions is empty.
-SELECT coalesce(max(version), 0) FROM {outbox_schema}
