@@ -47,7 +47,9 @@ def _promises(figures: Sequence[dict[str, Any]]) -> str:
             for each in figures
             if each["must_break"] and str(promise.number) in each["broken"]
         ]
-        rows.append((str(promise.number), promise.text, str(broken), ", ".join(red) or "planted histories"))
+        # No scenario has a migration in it yet; the checker's own tests have.
+        found = "no run yet" if promise.number == 9 else str(broken)
+        rows.append((str(promise.number), promise.text, found, ", ".join(red) or "planted histories"))
     runs = f"Judged in {len(judged)} runs on {', '.join(stores)}.\n\n"
     return runs + _table(("", "promise", "violations", "seen when broken by"), rows)
 
