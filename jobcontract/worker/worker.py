@@ -150,7 +150,7 @@ class Worker:
             Loop("renew", renew, self._health, patience=renewer.patience, prepare=greet),
             Loop("renew", renew, self._health, patience=renewer.patience, prepare=greet),
             Loop("watch", watcher.turn, self._health),
-            Loop("stop", Stopper(backend, self._holdings).turn, self._health),
+            Loop("stop", Stopper(backend, self._holdings).turn, self._health, prepare=greet),
         ]
         if self._limits.needed:
             self._holdings.on_gone = self._limits.gone
@@ -159,7 +159,7 @@ class Worker:
         self._schedule_loops: list[Loop] = []
         if schedules:
             turn = self._unless_hopeless(Scheduler(backend, schedules).turn)
-            self._schedule_loops = [Loop("schedule", turn, self._health)]
+            self._schedule_loops = [Loop("schedule", turn, self._health, prepare=greet)]
 
     def stop(self) -> None:
         """Stop as the first SIGTERM does: claim no more, finish within the grace, release the rest. Returns
