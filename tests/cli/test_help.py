@@ -145,8 +145,12 @@ def stage(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
 
 def _fill(backend: Backend) -> None:
     put(backend, State.DEAD, kind="send_mail", id="0197b3a2-0000-7000-8000-000000000002")
-    put(backend, State.RUNNING, kind="send_mail", id="0197b3a2-0000-7000-8000-000000000003")
     put(backend, State.READY, kind="send_mail", id="0197b3a2-0000-7000-8000-000000000001")
+
+
+def _set_a_job_running(folder: Path) -> None:
+    with get_backend(f"sqlite:///{folder}/jobcontract.db") as backend:
+        put(backend, State.RUNNING, kind="send_mail", id="0197b3a2-0000-7000-8000-000000000003", queue="stop")
 
 
 def _set_up_a_migration(example: str, folder: Path, environment: dict[str, str]) -> None:
@@ -171,6 +175,8 @@ def test_each_example_runs(example: str, stage: dict[str, str], folder: Path) ->
     endless = "--watch" in example or worker or relay or schedules
     if example.startswith("jobctl migrate"):
         _set_up_a_migration(example, folder, stage)
+    if example.startswith("jobctl jobs stop"):  # only there, for others would wait for it
+        _set_a_job_running(folder)
     output = folder / "output"
     with (
         output.open("wb") as out,
