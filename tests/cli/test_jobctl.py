@@ -190,6 +190,7 @@ def test_every_error_of_the_library_has_a_code() -> None:
         "StoreError": 1,
         "InstallationError": 1,
         "StoreUnavailable": 1,
+        "StoreClosed": 1,
     }
 
 

@@ -49,11 +49,12 @@ def test_every_byte_of_a_record_comes_back(record: JobRecord) -> None:
     assert found.record == record
     assert found.lease == (record.id, QUEUE, "token", 3, NOW, 1)
     looked_up = stored_job(
-        QUEUE, [record.id.encode(), b"dead", b"3", b"", b"0", b"", b"it failed", as_stored(record)]
+        QUEUE, [record.id.encode(), b"dead", b"3", b"1", b"", b"0", b"", b"it failed", as_stored(record)]
     )
     assert looked_up.record == record
     assert (looked_up.state, looked_up.created_at) == (State.DEAD, NOW)
     assert looked_up.finished_at == EARLIEST_RUN_AT
+    assert (looked_up.attempt, looked_up.refunded) == (3, 1)
 
 
 @given(_records)

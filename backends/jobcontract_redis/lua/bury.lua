@@ -10,11 +10,11 @@
 if (redis.call('HGET', KEYS[1], 'epoch') or '0') ~= ARGV[2] then
     return -1
 end
-local count = 0
+local prefix, count = ARGV[1], 0
 for i = 3, #ARGV do
     if redis.call('ZREM', KEYS[2], ARGV[i]) == 1 then
         redis.call('ZADD', KEYS[3], 0, ARGV[i])
-        redis.call('HSET', ARGV[1] .. 'j:' .. ARGV[i], 'state', 'moved')
+        redis.call('HSET', prefix .. 'j:' .. ARGV[i], 'state', 'moved')
         count = count + 1
     end
 end
