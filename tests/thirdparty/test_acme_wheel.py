@@ -92,7 +92,7 @@ def test_it_passes_the_suite(installed: Installed) -> None:
     done = installed.run("-m", "pytest", "-q", "test_acme.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "TestAcme: Acme 1.0" in done.stdout
-    assert "not declared: fsync, lookup, notes, prune, requeue, stats, transactions" in done.stdout
+    assert "not declared: fsync, lookup, move, notes, prune, requeue, stats, transactions" in done.stdout
 
 
 def test_with_a_fault_in_it_it_fails_and_says_where(installed: Installed) -> None:
