@@ -15,9 +15,9 @@ from jobcontract.worker import Supervisor, Worker, WorkerOptions, follow_supervi
 handlers = Handlers()
 
 
-@handlers.handler("job")
+@handlers.handler("job", lease="2s")
 def handle(input: object) -> None:
-    """Does nothing."""
+    """Does nothing. Its lease is what another process waits for when this one dies with it."""
 
 
 @handlers.handler("crash", lease="500ms")
