@@ -42,6 +42,8 @@ class Load:
         self.acknowledged: list[str] = []
         """Jobs whose registration returned."""
         self.completed: Counter[str] = Counter()
+        self.unsure: set[str] = set()
+        """Jobs whose completion was cut off: the broker may have taken it, and they are done, or not."""
         self.attempts: dict[str, list[int]] = {}
         self.errors: Counter[str] = Counter()
         self.broken: list[BaseException] = []
@@ -95,10 +97,15 @@ class Load:
         while not self._over.is_set():
             try:
                 claims = backend.claim(limit=10)
-                for claim in claims:
-                    self.attempts.setdefault(str(claim.job.id), []).append(claim.attempt)
+            except StoreUnavailable as error:
+                self._note(error)
+                continue
+            for claim in claims:
+                self.attempts.setdefault(str(claim.job.id), []).append(claim.attempt)
+            try:
                 verdicts = backend.complete_many(claims)
             except StoreUnavailable as error:
+                self.unsure.update(str(claim.job.id) for claim in claims)
                 self._note(error)
                 continue
             self.completed.update(
@@ -116,7 +123,7 @@ class Load:
         assert not self.broken, self.broken
         with connect(self.url) as backend:
             left = {str(claim.job.id) for claim in until_empty(backend)}
-            lost = set(self.acknowledged) - set(self.completed) - left
+            lost = set(self.acknowledged) - set(self.completed) - self.unsure - left
             assert not lost, f"{len(lost)} of {len(self.acknowledged)} acknowledged jobs are lost"
         for numbers in self.attempts.values():
             assert numbers[0] >= 1
