@@ -37,7 +37,7 @@ _LONGEST_BUILD = 6 * 3600.0
 _LONGEST_WAIT = 60.0
 """Seconds to wait for somebody else's build, or for a lock that others hold, before the next run has to."""
 _PAUSE = 0.1
-_SOMEBODY_ELSE = (errors.DuplicateTable, errors.UniqueViolation, errors.DeadlockDetected)
+SOMEBODY_ELSE = (errors.DuplicateTable, errors.UniqueViolation, errors.DeadlockDetected)
 """What is raised when another one makes the same index at the same time."""
 
 
@@ -143,7 +143,7 @@ class Builder:
                         f"{definition}"
                     )
                 )
-            except _SOMEBODY_ELSE:
+            except SOMEBODY_ELSE:
                 self._wait(deadline, name)
 
     def _build_on_partitions(self, connection: Connection, index: Index) -> None:
@@ -178,7 +178,7 @@ class Builder:
                     connection.execute("SELECT set_config('lock_timeout', '50ms', true)")
                     connection.execute(query(statement))
                 return
-            except (errors.LockNotAvailable, *_SOMEBODY_ELSE):
+            except (errors.LockNotAvailable, *SOMEBODY_ELSE):
                 self._wait(deadline, name)
 
     def _wait(self, deadline: float, name: str) -> None:

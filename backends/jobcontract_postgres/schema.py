@@ -16,7 +16,7 @@ from psycopg import errors
 from jobcontract.contract import Step
 from jobcontract.errors import InstallationError
 from jobcontract_postgres.connection import Connection
-from jobcontract_postgres.indexes import Builder, Index, without
+from jobcontract_postgres.indexes import SOMEBODY_ELSE, Builder, Index, without
 from jobcontract_postgres.statements import Statements, query, quote
 
 DAYS_AHEAD = 2
@@ -191,12 +191,18 @@ class Schema:
                 # Before the transaction, in which an index could only be built behind a lock.
                 on_old_tables = self._builder.on_existing_tables(connection, ahead[0].file_name)
                 yield from self._builder.repair(connection, on_old_tables)
-            with self._locked(connection):
-                pending = self._pending(connection, self.read_version(connection), fresh=fresh)
-                if not pending:
-                    return
-                step = pending[0]
-                connection.execute(query(step.statements))
+            try:
+                with self._locked(connection):
+                    pending = self._pending(connection, self.read_version(connection), fresh=fresh)
+                    if not pending:
+                        return
+                    step = pending[0]
+                    connection.execute(query(step.statements))
+            except SOMEBODY_ELSE:
+                if not fresh:
+                    raise
+                fresh = False  # another process came between two migrations, and builds the indexes apart
+                continue
             yield step
 
     def _unapplied(self, version: int | None) -> list[Migration]:
