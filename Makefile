@@ -7,19 +7,23 @@ PYTHON ?=
 DOCUMENTS ?=
 ARGS ?=
 SCENARIOS ?=
+# How many processes share the tests, each with servers of its own, four at most: one more than there are processors,
+# for a test waits for its servers during more than half of its time.
+PROCESSES ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+SPREAD := -n $(PROCESSES) --maxprocesses 4 --dist loadscope -p jobcontract.conformance.record
 
-.PHONY: demo test test-pythons check faults faults-long bench format clean
+.PHONY: demo test test-pythons check docs faults faults-long bench format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/jobctl demo $(if $(DOCUMENTS),--documents "$(DOCUMENTS)")
 	$(BIN)/jobctl demo --migrate $(if $(DOCUMENTS),--documents "$(DOCUMENTS)")
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 # The other Pythons that are declared and at hand, each in a .venv-3.x of its own.
 test-pythons: $(VENV)/.installed-dev
-	$(BIN)/python tools/pythons.py $(ARGS)
+	$(BIN)/python tools/pythons.py $(SPREAD) $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -27,7 +31,12 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/docs -q
+	$(BIN)/python -m pytest tests/docs -q --ignore tests/docs/test_pages.py
+
+# The documentation as a site, in build/docs. `make check` builds it too and follows its links; `make test` does what it shows.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m sphinx -q -W --keep-going docs build/docs
+	@echo "open build/docs/index.html"
 
 # Every scenario and every red control, with fixed seeds, and the tests marked slow: minutes. SCENARIOS names some of them.
 faults: $(VENV)/.installed-dev
