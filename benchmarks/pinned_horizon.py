@@ -28,7 +28,8 @@ from jobcontract_postgres import open_driver
 
 from jobcontract import Job
 from jobcontract.config import StoreSettings
-from jobcontract.contract import Driver, Installation
+from jobcontract.contract import Driver
+from jobcontract.side_doors import Installation
 from jobcontract.url import StoreURL
 from tests.servers.postgres import PostgresServer
 

@@ -1,7 +1,7 @@
 """This product beside its peers, on the same private servers, in turns.
 
     python -m benchmarks.side_by_side [--stores postgres redis rabbitmq] [--scenarios drain latency ...]
-        [--contestants jobcontract procrastinate ...] [--rounds 3] [--jobs 20000] [--output FILE]
+        [--contestants jobcontract procrastinate ...] [--rounds 3] [--jobs 20000] [--output FILE [--add]]
 
 What is compared and how is told in benchmarks/README.md. Writes the results as JSON (by default
 benchmarks/results/<date>.json), and prints the tables.
@@ -38,6 +38,12 @@ def main(words: Sequence[str] | None = None) -> int:
     scenarios = [one for one in SCENARIOS if not arguments.scenarios or one.name in arguments.scenarios]
     results = Results(sizes=asdict(sizes))
     output: Path = arguments.output or FOLDER / f"{results.date}.json"
+    if arguments.add:
+        earlier = Results.read(output)
+        if (earlier.sizes, earlier.commit) != (results.sizes, results.commit):
+            _say(f"{output} is of other sizes or of another commit: leave --add out\n")
+            return 2
+        results = earlier
     ready = [one for one in chosen if _install(one, results)]
     for store in dict.fromkeys(one.store for one in ready):
         with arena(store) as server:
@@ -61,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--contestants", nargs="+", choices=sorted({one.name for one in CONTESTANTS}))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path, help="default: benchmarks/results/<date>.json")
+    parser.add_argument("--add", action="store_true", help="further rounds of the run in OUTPUT")
     for size in fields(Sizes):
         usual: int | float = getattr(Sizes, size.name)
         parser.add_argument(f"--{size.name}", type=type(usual), default=usual)

@@ -42,6 +42,8 @@ class Contestant:
 
     RabbitMQ is asked for the length of each queue instead, once the worker has ended.
     """
+    share: int = 1
+    """It gets one of so many jobs: a slow one needs no 20,000 to show its rate, and would take hours."""
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
     """Scenarios that it can't do, and why."""
 
@@ -87,6 +89,7 @@ CONTESTANTS: tuple[Contestant, ...] = (
         store=Store.POSTGRES,
         role=Role.PEER,
         program="procrastinate_postgres",
+        share=10,
         configuration="psycopg pool, concurrency 100, async task, LISTEN/NOTIFY on",
         requirements=("procrastinate==3.10.0", "psycopg[binary,pool]==3.3.9"),
         unsettled="SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')",
@@ -96,9 +99,11 @@ CONTESTANTS: tuple[Contestant, ...] = (
         store=Store.POSTGRES,
         role=Role.PEER,
         program="saq_postgres",
+        share=10,
         configuration="psycopg pool, concurrency 100, async function",
         requirements=("saq[postgres]==0.26.4", "typing_extensions==4.15.0", "psycopg[binary,pool]==3.3.9"),
         unsettled="SELECT count(*) FROM saq_jobs WHERE status NOT IN ('complete', 'failed', 'aborted')",
+        lacks={"drain-future": "it registers one job at a time, and a million take an hour"},
     ),
     Contestant(
         name="jobcontract",
@@ -124,6 +129,7 @@ CONTESTANTS: tuple[Contestant, ...] = (
         configuration="8 threads, its usual middleware",
         requirements=("dramatiq[redis]==2.2.1", "redis==8.1.0"),
         unsettled="return redis.call('HLEN', 'dramatiq:default.msgs')",
+        lacks={"drain-future": "delayed jobs wait in the memory of a worker"},
     ),
     Contestant(
         name="taskiq",
@@ -137,42 +143,51 @@ CONTESTANTS: tuple[Contestant, ...] = (
             " for at = 1, #group, 2 do of[group[at]] = group[at + 1] end;"
             " return of['pending'] + (of['lag'] or 0)"
         ),
+        lacks={"drain-future": "delayed jobs wait in a scheduler's own store"},
     ),
     Contestant(
         name="celery",
         store=Store.REDIS,
         role=Role.PEER,
         program="celery_redis",
+        share=10,
         configuration="solo pool, acks_late, prefetch 128, no results, no gossip, mingle and heartbeat",
         requirements=("celery[redis]==5.7.0",),
         unsettled="return redis.call('LLEN', 'celery') + redis.call('HLEN', 'unacked')",
+        lacks={"drain-future": "delayed jobs wait in the memory of a worker"},
     ),
     Contestant(
         name="saq",
         store=Store.REDIS,
         role=Role.PEER,
         program="saq_redis",
+        share=10,
         configuration="concurrency 100, async function, hiredis",
         requirements=("saq[redis,hiredis]==0.26.4", "typing_extensions==4.15.0"),
         unsettled="return redis.call('ZCARD', 'saq:default:incomplete')",
+        lacks={"drain-future": "it has no priorities"},
     ),
     Contestant(
         name="arq",
         store=Store.REDIS,
         role=Role.PEER,
         program="arq_redis",
+        share=10,
         configuration="max_jobs 100, poll_delay 10 ms, results not kept",
         requirements=("arq==0.28.0",),
         unsettled="return redis.call('ZCARD', 'arq:queue')",
+        lacks={"drain-future": "it has no priorities"},
     ),
     Contestant(
         name="rq",
         store=Store.REDIS,
         role=Role.PEER,
         program="rq_redis",
+        share=10,
         configuration="SimpleWorker (no fork per job), results not kept",
         requirements=("rq==3.0.0", "redis==8.1.0"),
         unsettled="return redis.call('LLEN', 'rq:queue:default') + redis.call('ZCARD', 'rq:wip:default')",
+        lacks={"drain-future": "it has no priorities within a queue"},
     ),
     Contestant(
         name="jobcontract",

@@ -20,6 +20,7 @@ from benchmarks.side_by_side.running import (
     workers,
 )
 from benchmarks.side_by_side.stores import Arena, Place
+from benchmarks.side_by_side.wire import Wire
 
 Figures: TypeAlias = Mapping[str, float]
 
@@ -33,8 +34,10 @@ class Sizes:
     bulk: int = 50_000
     churn: int = 200_000
     backlog: int = 1_000_000
+    future: int = 1_000_000
     paced: int = 200
     rate: float = 20.0
+    idle: float = 30.0
 
     def patience(self, jobs: int) -> float:
         """Seconds within which any contestant must have done so many jobs, on a busy machine too."""
@@ -54,6 +57,9 @@ RATE = Unit("/s")
 MICROSECONDS = Unit("us/job", lower_is_better=True, digits=1)
 MILLISECONDS = Unit("ms", lower_is_better=True, digits=2)
 MEBIBYTES = Unit("MiB", lower_is_better=True)
+ROUND_TRIPS = Unit("/1,000 jobs", lower_is_better=True)
+PER_MINUTE = Unit("/min", lower_is_better=True)
+BYTES = Unit("B/job", lower_is_better=True)
 
 Measure = Callable[[Arena, Contestant, Sizes], Figures]
 
@@ -74,6 +80,10 @@ _ACKNOWLEDGING = 1.0
 """Seconds in which the last handlers' acknowledgements reach a store that can't be watched."""
 
 
+_COMING_TO_REST = 5.0
+"""Seconds in which a worker that has run out of jobs finds its pace of asking for others."""
+
+
 def _drain(arena: Arena, contestant: Contestant, sizes: Sizes, processes: int) -> Figures:
     """From the start of the first handler until the store holds no unfinished job.
 
@@ -82,7 +92,7 @@ def _drain(arena: Arena, contestant: Contestant, sizes: Sizes, processes: int) -
     """
     with arena.place(contestant) as place:
         prepare(contestant, place.url)
-        return _drain_place(place, contestant, sizes, sizes.jobs, processes)
+        return _drain_place(place, contestant, sizes, sizes.jobs // contestant.share, processes)
 
 
 def _drain_place(
@@ -142,6 +152,18 @@ def _backlog(arena: Arena, contestant: Contestant, sizes: Sizes) -> Figures:
     return {"jobs": (seen.started - 1) / ((seen.last - seen.first) / 1e9)}
 
 
+def _future(arena: Arena, contestant: Contestant, sizes: Sizes) -> Figures:
+    """The same, of `jobs` that are due, behind `future` of a better priority that are not."""
+    with arena.place(contestant) as place:
+        prepare(contestant, place.url)
+        register(contestant, place.url, sizes.future, "future", timeout=sizes.patience(sizes.future))
+        register(contestant, place.url, sizes.jobs, "many", timeout=sizes.patience(sizes.jobs))
+        with workers(contestant, place.url) as started:
+            wait_for(started, sizes.jobs, sizes.patience(sizes.jobs))
+            seen = started[0].marks.seen()
+    return {"jobs": (seen.started - 1) / ((seen.last - seen.first) / 1e9)}
+
+
 def _register(arena: Arena, contestant: Contestant, jobs: int, way: str, sizes: Sizes) -> Figures:
     with arena.place(contestant) as place:
         prepare(contestant, place.url)
@@ -173,6 +195,33 @@ def _latency(arena: Arena, contestant: Contestant, sizes: Sizes) -> Figures:
     return {"median": _quantile(waits, 0.5) / 1e6, "p99": _quantile(waits, 0.99) / 1e6}
 
 
+def _traffic(arena: Arena, contestant: Contestant, sizes: Sizes) -> Figures:
+    """What one worker process asks the store for a drain, and what it asks when there is nothing to do."""
+    with arena.place(contestant) as place, Wire(place.url) as wire:
+        prepare(contestant, place.url)
+        register(contestant, place.url, sizes.jobs, "many", timeout=sizes.patience(sizes.jobs))
+        with workers(contestant, wire.url) as started:
+            wait_for(started, 1, sizes.patience(0))
+            before, had = wire.round_trips, sum(each.marks.started for each in started)
+            wait_for(started, sizes.jobs, sizes.patience(sizes.jobs))
+            busy = (wire.round_trips - before) / (sizes.jobs - had + 1) * 1000
+            time.sleep(_COMING_TO_REST)
+            before = wire.round_trips
+            time.sleep(sizes.idle)
+            idle = (wire.round_trips - before) / sizes.idle * 60
+    return {"drain": busy, "idle": idle}
+
+
+def _size(arena: Arena, contestant: Contestant, sizes: Sizes) -> Figures:
+    """What a waiting job takes in the store, with the indexes, its share of free space, and its input."""
+    with arena.place(contestant) as place:
+        prepare(contestant, place.url)
+        register(contestant, place.url, 1, "many", timeout=sizes.patience(1))  # what is made on demand
+        empty = place.size()
+        register(contestant, place.url, sizes.bulk, "many", timeout=sizes.patience(sizes.bulk))
+        return {"bytes": (place.size() - empty) / sizes.bulk}
+
+
 def _quantile(ordered: list[int], share: float) -> int:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
@@ -202,6 +251,13 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario("drain-backlog", "Drain at a large backlog, one worker process", {"jobs": RATE}, _backlog),
     Scenario(
+        "drain-future",
+        "Drain behind future jobs of a better priority, one worker process",
+        {"jobs": RATE},
+        _future,
+        stores=frozenset({Store.POSTGRES, Store.REDIS}),
+    ),
+    Scenario(
         "register-one",
         "Register one by one",
         _REGISTERED,
@@ -218,5 +274,18 @@ SCENARIOS: tuple[Scenario, ...] = (
         "From register to the start of the handler, idle worker, 20 jobs a second",
         {"median": MILLISECONDS, "p99": MILLISECONDS},
         _latency,
+    ),
+    Scenario(
+        "traffic",
+        "Round trips of one worker process: for a drain, and without work",
+        {"drain": ROUND_TRIPS, "idle": PER_MINUTE},
+        _traffic,
+    ),
+    Scenario(
+        "size",
+        "Bytes of a waiting job in the store",
+        {"bytes": BYTES},
+        _size,
+        stores=frozenset({Store.POSTGRES, Store.REDIS}),
     ),
 )

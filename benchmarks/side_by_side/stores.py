@@ -32,6 +32,10 @@ class Place(abc.ABC):
     def unsettled(self) -> int:
         """How many jobs are not finished, as the store sees it."""
 
+    def size(self) -> int:
+        """The bytes that the store takes for what is here. Where it can say."""
+        raise NotImplementedError(f"{type(self).__name__} does not know its size")
+
     def snapshot(self) -> contextlib.AbstractContextManager[object]:
         """Another session holds an old snapshot while the block runs. Where there are such things."""
         raise NotImplementedError(f"{type(self).__name__} has no snapshots")
@@ -56,6 +60,11 @@ class _PostgresPlace(Place):
 
     def unsettled(self) -> int:
         row = self._connection.execute(self._question.encode()).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def size(self) -> int:
+        row = self._connection.execute("SELECT pg_database_size(current_database())").fetchone()
         assert row is not None
         return int(row[0])
 
@@ -95,6 +104,9 @@ class _RedisPlace(Place):
 
     def unsettled(self) -> int:
         return int(self._server.ask("EVAL", self._question, 0))
+
+    def size(self) -> int:
+        return int(self._server.information("memory")["used_memory"])
 
 
 class RedisArena(Arena):

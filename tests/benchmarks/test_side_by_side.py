@@ -15,11 +15,27 @@ from benchmarks.side_by_side.results import Results
 from benchmarks.side_by_side.scenarios import SCENARIOS
 from benchmarks.side_by_side.table import tables
 
-SHORT = ("drain", "drain-backlog", "latency")
-TINY = ["--rounds", "1", "--jobs", "3000", "--paced", "10", "--rate", "100", "--backlog", "4000"]
+SHORT = ("drain", "drain-backlog", "drain-future", "latency", "traffic", "size")
+TINY = [
+    "--rounds",
+    "1",
+    "--jobs",
+    "3000",
+    "--paced",
+    "10",
+    "--rate",
+    "100",
+    "--backlog",
+    "4000",
+    "--future",
+    "3000",
+    "--bulk",
+    "3000",
+    "--idle",
+    "1",
+]
 
 
-@pytest.mark.timeout(300)  # a dozen processes, each of which imports everything
 def test_the_bare_store_runs_through_the_harness(tmp_path: Path) -> None:
     output = tmp_path / "results.json"
     what = ["--stores", "postgres", "--contestants", "bare loop", "--scenarios", *SHORT]
@@ -72,3 +88,13 @@ def test_every_contestant_has_its_program_and_a_peer_has_pinned_versions() -> No
         assert all("==" in requirement for requirement in one.requirements)
         assert bool(one.requirements) is (one.role is Role.PEER)
     assert len({one.key for one in CONTESTANTS}) == len(CONTESTANTS)
+
+
+def test_rounds_are_added_to_a_run_of_the_same_sizes_only(tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    what = ["--stores", "redis", "--contestants", "bare loop", "--scenarios", "register-bulk"]
+    assert main([*what, *TINY, "--output", str(output)]) == 0
+    assert main([*what, *TINY, "--output", str(output), "--add"]) == 0
+    (entry,) = Results.read(output).of("register-bulk", "redis")
+    assert len(entry.values["jobs"]) == 2
+    assert main([*what, *TINY, "--bulk", "4000", "--output", str(output), "--add"]) == 2

@@ -29,7 +29,7 @@ LEASE = timedelta(minutes=2)
 INSERT: LiteralString = (
     "INSERT INTO jobcontract.live_jobs"
     " (id, run_at, created_at, max_attempts, priority, queue, kind, input_ref)"
-    " SELECT id, statement_timestamp(), statement_timestamp(), 5, 0, 'default', 'noop', input_ref"
+    " SELECT id, statement_timestamp() + %s, statement_timestamp(), 5, %s, 'default', 'noop', input_ref"
     " FROM unnest(%s::uuid[], %s::json[]) AS job (id, input_ref)"
 )
 
@@ -48,12 +48,17 @@ def register(url: str, registering: stage.Registering) -> None:
     """INSERT and nothing else."""
     with psycopg.connect(url, autocommit=True) as connection:
 
-        def many(jobs: Sequence[stage.Input]) -> None:
-            connection.execute(
-                INSERT, ([new_job_id() for _ in jobs], [json.dumps(job) for job in jobs]), prepare=True
-            )
+        def insert(jobs: Sequence[stage.Input], delay: timedelta, priority: int) -> None:
+            ids, inputs = [new_job_id() for _ in jobs], [json.dumps(job) for job in jobs]
+            connection.execute(INSERT, (delay, priority, ids, inputs), prepare=True)
 
-        registering.run(one=lambda job: many([job]), many=many)
+        def many(jobs: Sequence[stage.Input]) -> None:
+            insert(jobs, timedelta(), 0)
+
+        def future(jobs: Sequence[stage.Input]) -> None:
+            insert(jobs, timedelta(days=1), 9)
+
+        registering.run(one=lambda job: many([job]), many=many, future=future)
 
 
 def work(url: str, mark: Callable[[int], None]) -> None:

@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import redis
@@ -57,10 +57,18 @@ def register(url: str, registering: stage.Registering) -> None:
 
     def many(jobs: Sequence[stage.Input]) -> None:
         for start in range(0, len(jobs), BATCH):
-            words = [word for job in jobs[start : start + BATCH] for word in registration_words(_record(job))]
-            scripts.run(REGISTER, PREFIX, *words)
+            send([_record(job) for job in jobs[start : start + BATCH]])
 
-    registering.run(one=lambda job: many([job]), many=many)
+    def future(jobs: Sequence[stage.Input]) -> None:
+        due = datetime.now(UTC) + timedelta(days=1)
+        for start in range(0, len(jobs), BATCH):
+            batch = jobs[start : start + BATCH]
+            send([_record(job)._replace(priority=9, run_at=due) for job in batch])
+
+    def send(records: Sequence[JobRecord]) -> None:
+        scripts.run(REGISTER, PREFIX, *(word for record in records for word in registration_words(record)))
+
+    registering.run(one=lambda job: many([job]), many=many, future=future)
 
 
 def _record(job: stage.Input) -> JobRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 
 from benchmarks.side_by_side.programs import stage
 from jobcontract import Handlers, JobInput, get_backend
@@ -29,7 +30,11 @@ def register(url: str, registering: stage.Registering) -> None:
         def many(jobs: Sequence[stage.Input]) -> None:
             backend.register_many([Noop(**job) for job in jobs])
 
-        registering.run(one=lambda job: backend.register(Noop(**job)), many=many)
+        def future(jobs: Sequence[stage.Input]) -> None:
+            due = datetime.now(UTC) + timedelta(days=1)
+            backend.register_many([Noop(**job).to_job(priority=9, run_at=due) for job in jobs])
+
+        registering.run(one=lambda job: backend.register(Noop(**job)), many=many, future=future)
 
 
 def work(url: str, mark: Callable[[int], None]) -> None:

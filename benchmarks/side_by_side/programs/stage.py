@@ -7,6 +7,7 @@ needs the standard library only, and peers find it on their path, without the pa
 
     PROGRAM prepare  URL                                 create what the contestant needs in an empty store
     PROGRAM register URL --jobs N --way one|many|paced   register jobs; prints a line of JSON about it
+    PROGRAM register URL --jobs N --way future           the same, of a better priority, and due in a day
     PROGRAM work     URL --marks FILE                    run one worker process until SIGTERM
 
 A job's input is ``{"number": n, "sent": t}``: t is the instant before its registration began, in nanoseconds
@@ -96,10 +97,15 @@ class Registering:
         self.report: dict[str, float] = {}
 
     def run(
-        self, *, one: Callable[[Input], object], many: Callable[[Sequence[Input]], object] | None
+        self,
+        *,
+        one: Callable[[Input], object],
+        many: Callable[[Sequence[Input]], object] | None,
+        future: Callable[[Sequence[Input]], object] | None = None,
     ) -> None:
         """Register all jobs. `one` and `many` return when the jobs are acknowledged; `many` None is what a
-        contestant says that knows no bulk: it gets its jobs one by one.
+        contestant says that knows no bulk: it gets its jobs one by one. `future` is `many`, of jobs that have
+        a better priority and are due in a day; without it a contestant is not asked for such.
         """
 
         async def awaited_one(job: Input) -> None:
@@ -111,10 +117,14 @@ class Registering:
             if many is not None:
                 many(jobs)
 
+        async def awaited_future(jobs: Sequence[Input]) -> None:
+            assert future is not None
+            future(jobs)
+
         if self._way == "one":  # without the event loop's cost
             self._one_by_one(one)
         else:
-            asyncio.run(self.run_async(one=awaited_one, many=awaited_many))
+            asyncio.run(self.run_async(one=awaited_one, many=awaited_many, future=awaited_future))
 
     def _one_by_one(self, one: Callable[[Input], object]) -> None:
         one(_input(0))  # connections, prepared statements, declarations
@@ -128,15 +138,19 @@ class Registering:
         *,
         one: Callable[[Input], Awaitable[object]],
         many: Callable[[Sequence[Input]], Awaitable[object]] | None,
+        future: Callable[[Sequence[Input]], Awaitable[object]] | None = None,
     ) -> None:
         """`run` for a client that is awaited."""
+        if self._way == "future":
+            assert future is not None, "this contestant has no such jobs"
+            one, many = _alone(future), future
         await one(_input(0))
         begun, used = time.perf_counter(), time.process_time()
         if self._way == "paced":
             for number in range(1, self._jobs):
                 await asyncio.sleep(max(0.0, begun + number / self._rate - time.perf_counter()))
                 await one(_input(number))
-        elif self._way == "many" and many is not None:
+        elif self._way in ("many", "future") and many is not None:
             for start in range(1, self._jobs, BULK):
                 await many([_input(number) for number in range(start, min(start + BULK, self._jobs))])
         else:
@@ -150,6 +164,10 @@ class Registering:
             "seconds": time.perf_counter() - begun,
             "processor_seconds": time.process_time() - used,
         }
+
+
+def _alone(many: Callable[[Sequence[Input]], Awaitable[object]]) -> Callable[[Input], Awaitable[object]]:
+    return lambda job: many([job])
 
 
 def _input(number: int) -> Input:
@@ -173,7 +191,7 @@ def main(prepare: Prepare, register: Register, work: Work) -> None:
     parser.add_argument("verb", choices=["prepare", "register", "work"])
     parser.add_argument("url")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--way", choices=["one", "many", "paced"], default="many")
+    parser.add_argument("--way", choices=["one", "many", "paced", "future"], default="many")
     parser.add_argument("--rate", type=float, default=20.0)
     parser.add_argument("--marks", type=Path)
     arguments = parser.parse_args()

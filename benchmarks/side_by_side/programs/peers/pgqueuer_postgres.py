@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from datetime import timedelta
 
 import asyncpg
 import stage
@@ -32,7 +33,13 @@ async def register(url, registering):
     async def many(jobs):
         await queries.enqueue(["noop"] * len(jobs), [payload(job) for job in jobs], [0] * len(jobs))
 
-    await registering.run_async(one=lambda job: queries.enqueue("noop", payload(job)), many=many)
+    async def future(jobs):
+        names, payloads = ["noop"] * len(jobs), [payload(job) for job in jobs]
+        await queries.enqueue(names, payloads, [9] * len(jobs), [timedelta(days=1)] * len(jobs))
+
+    await registering.run_async(
+        one=lambda job: queries.enqueue("noop", payload(job)), many=many, future=future
+    )
     await connection.close()
 
 

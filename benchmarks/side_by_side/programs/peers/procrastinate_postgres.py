@@ -27,7 +27,12 @@ def prepare(url):
 def register(url, registering):
     app, noop = application(procrastinate.SyncPsycopgConnector(conninfo=url))
     with app.open():
-        registering.run(one=lambda job: noop.defer(**job), many=lambda jobs: noop.batch_defer(*jobs))
+        future = noop.configure(priority=9, schedule_in={"days": 1})
+        registering.run(
+            one=lambda job: noop.defer(**job),
+            many=lambda jobs: noop.batch_defer(*jobs),
+            future=lambda jobs: future.batch_defer(*jobs),
+        )
 
 
 async def work(url, mark):
