@@ -15,7 +15,7 @@ import click
 from tests.faults.disks import NotPossible
 from tests.faults.figures import keep
 from tests.faults.laboratory import Laboratory, Report
-from tests.faults.scenarios import ATTACKS, SCENARIOS
+from tests.faults.scenarios import ATTACKS, MOVES, SCENARIOS
 
 SHOWN = 20
 
@@ -27,7 +27,9 @@ SHOWN = 20
 @click.option("--jobs", type=int, help="For each producer.")
 @click.option("--rounds", type=int, help="How often each fault has its turn.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Keep histories and logs there.")
-@click.option("--figures", type=click.Path(path_type=Path), help="Add the figures to this file.")
+@click.option(
+    "--figures", type=click.Path(path_type=Path), help="Add the figures of what passed to this file."
+)
 def main(
     names: tuple[str, ...],
     seeds: tuple[int, ...],
@@ -40,7 +42,7 @@ def main(
     """Run SCENARIOs (all of them when none is named). Exits with 1 when a promise was broken, or when a
     product that is broken on purpose was not found out.
     """
-    chosen = names or tuple(SCENARIOS if minutes is None else (each.name for each in ATTACKS))
+    chosen = names or tuple(SCENARIOS if minutes is None else (each.name for each in (*ATTACKS, *MOVES)))
     until = None if minutes is None else time.monotonic() + minutes * 60
     reports: list[Report] = []
     waiting = [(name, seed) for seed in (seeds or (1,)) for name in chosen] if until is None else []
@@ -51,13 +53,13 @@ def main(
         except NotPossible as reason:
             click.echo(f"not run: {reason}")
             continue
-        if figures is not None:
+        if figures is not None and reports[-1].passed:
             keep(figures, reports[-1])
     sys.exit(not all(report.passed for report in reports))
 
 
 def _run(name: str, seed: int, jobs: int | None, rounds: int | None, kept: Path | None) -> Report:
-
+    asked = again(name, seed, jobs, rounds)
     scenario = SCENARIOS[name]
     scenario = replace(scenario, jobs=jobs or scenario.jobs, rounds=rounds or scenario.rounds)
     parent = kept or Path(tempfile.mkdtemp(prefix="jobcontract-faults-"))
@@ -65,6 +67,7 @@ def _run(name: str, seed: int, jobs: int | None, rounds: int | None, kept: Path 
     folder.mkdir(parents=True)
     click.echo(f"{name}, seed {seed}: ", nl=False)
     report = Laboratory(scenario, seed, folder).run()
+    report.command = asked
     told = report.figures
     click.echo(
         f"{told['acknowledged']} jobs acknowledged, {told['executions']} executions, "
@@ -73,15 +76,26 @@ def _run(name: str, seed: int, jobs: int | None, rounds: int | None, kept: Path 
     )
     if report.passed and kept is None:
         shutil.rmtree(parent)
+    for reason in report.thin:
+        click.echo(f"  too little happened: {reason}")
     for violation in report.violations[: 3 if report.passed else SHOWN]:
         click.echo(f"  {violation}")
     if not report.passed:
-        click.echo(f"  again: python -m tests.faults {name} --seed {seed}; its history: {folder}")
+        click.echo(f"  again: {asked}; its history: {folder}")
     return report
+
+
+def again(name: str, seed: int, jobs: int | None, rounds: int | None) -> str:
+    """The command that makes the same plan: the seed decides it with the number of jobs and of faults."""
+    sizes = (("jobs", jobs), ("rounds", rounds))
+    options = "".join(f" --{option} {number}" for option, number in sizes if number is not None)
+    return f"python -m tests.faults {name} --seed {seed}{options}"
 
 
 def _verdict(report: Report) -> str:
     if not report.violations:
+        if report.thin:
+            return "no violations, and it PROVES NOTHING"
         return "no violations" if report.passed else "NO violations, and there must be some"
     broken = ", ".join(map(str, sorted({violation.promise for violation in report.violations})))
     as_expected = ", as it must" if report.passed else ""

@@ -102,6 +102,10 @@ class PowerDisk(Disk):
         # The journal is committed by those who sync, and not every five seconds by itself as well.
         self._run("mount", "-o", "loop,commit=300,noatime", str(self._image), str(self.path))
 
+    def sync(self) -> None:
+        """What was written so far is there for good."""
+        self._run("sync", "--file-system", str(self.path))
+
     def keep_what_was_synced(self) -> None:
         """What is in the page cache now will be gone. Whoever writes must stand still."""
         before, self._number = self._image, self._number + 1

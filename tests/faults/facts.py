@@ -8,10 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
+from statistics import median
 from typing import Any, Literal
 
 from tests.faults.history import History, Operation, Outcome
 
+_CALLS = ("register", "transaction", "claim", "complete", "fail", "extend", "release", "rescue")
+_WAITED = 0.4
+"""Seconds after which an answer was waited for."""
+_WRONG = 60.0
+"""Seconds by which a wall clock is wrong on purpose, at least."""
 FINISHED = frozenset({"done", "dead", "cancelled"})
 
 
@@ -50,6 +56,8 @@ class Registered:
     max_attempts: int
     intends: Literal["alone", "commit", "rollback"]
     answer: dict[str, Any] | None
+    print: str | None
+    """Of all that stays as it was registered; where somebody took it."""
 
     @property
     def acknowledged(self) -> bool:
@@ -73,6 +81,9 @@ class Leased:
     refunded: int
     begins: float
     expires: float
+    store: str
+    print: str | None
+    """Of what was handed over, where somebody took it: see `Registered.print`."""
 
     @property
     def spent(self) -> int:
@@ -116,6 +127,8 @@ class Final:
     store: str
     state: str
     attempt: int
+    created: float | None
+    """By the clock of the store in which the job was registered; where somebody looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +170,7 @@ class Facts:
                         job["max_attempts"],
                         by.asked.get("intends", "alone"),
                         answer,
+                        job.get("print"),
                     )
                 )
         return dict(found)
@@ -186,7 +200,17 @@ class Facts:
                 expires = each["expires"]
                 begins = expires - by.asked["lease"]
                 found[each["id"]].append(
-                    Leased(by, each["id"], each["token"], each["attempt"], each["refunded"], begins, expires)
+                    Leased(
+                        by,
+                        each["id"],
+                        each["token"],
+                        each["attempt"],
+                        each["refunded"],
+                        begins,
+                        expires,
+                        each.get("store", by.store),
+                        each.get("print"),
+                    )
                 )
         return dict(found)
 
@@ -214,7 +238,9 @@ class Facts:
         found: defaultdict[str, list[Final]] = defaultdict(list)
         for by in self.history.of("final"):
             for each in by.items:
-                found[each["id"]].append(Final(by, each["id"], by.store, each["state"], each["attempt"]))
+                found[each["id"]].append(
+                    Final(by, each["id"], by.store, each["state"], each["attempt"], each.get("created"))
+                )
         return dict(found)
 
     @cached_property
@@ -234,6 +260,39 @@ class Facts:
         return {by.asked["id"] for by in self.history.of("end")}
 
     @cached_property
+    def shifted(self) -> list[Operation]:
+        """Starts of handlers in processes whose wall clock is not that of the others."""
+        starts = [by for by in self.history.of("start") if "wall" in by.asked]
+        if not starts:
+            return []
+        usual = median(by.asked["wall"] - by.invoked for by in starts)
+        return [by for by in starts if abs(by.asked["wall"] - by.invoked - usual) > _WRONG]
+
+    def at_stake(self, moment: float) -> list[str]:
+        """The acknowledged jobs that nobody had settled then, the odd ones aside: a store that forgets them
+        is found out.
+        """
+        return [
+            job_id
+            for job_id, told in self.holders.items()
+            if told.returned < moment
+            and job_id not in self.expected
+            and not any(
+                each.by.invoked < moment and each.may_have_applied
+                for each in self.settlements(job_id, "complete", "fail")
+            )
+        ]
+
+    def felt(self, fault: Operation) -> bool:
+        """Whether somebody who was there got no answer meanwhile, or a refusal, or waited for it."""
+        return any(
+            each.invoked < fault.returned
+            and each.returned > fault.invoked
+            and (each.outcome is not Outcome.OK or each.returned - each.invoked > _WAITED)
+            for each in self.history.of(*_CALLS)
+        )
+
+    @cached_property
     def operated(self) -> set[str]:
         """The jobs that an operator cancelled or requeued, or tried to."""
         return {job_id for by in self.history.of("cancel", "requeue") for job_id in by.asked["ids"]}
@@ -249,12 +308,16 @@ class Facts:
 
     @cached_property
     def faults(self) -> list[Operation]:
-        """From the first moment of each to the last."""
-        return self.history.of("fault")
+        """From the first moment of each to the last; without those that struck nobody."""
+        return [each for each in self.history.of("fault") if each.outcome is not Outcome.FAIL]
 
     def undisturbed(self, begins: float, ends: float) -> float:
         """Seconds between two instants (monotonic) in which no fault was under way."""
-        cuts = sorted((max(begins, each.invoked), min(ends, each.returned)) for each in self.faults)
+        cuts = sorted(
+            (max(begins, each.invoked), min(ends, each.returned))
+            for each in self.faults
+            if each.invoked < ends and each.returned > begins
+        )
         left, position = 0.0, begins
         for start, stop in cuts:
             left += max(0.0, start - position)
@@ -269,7 +332,7 @@ class Facts:
         """
         found: defaultdict[str, float] = defaultdict(lambda: -math.inf)
         for lease in chain.from_iterable(self.leases.values()):
-            found[lease.by.store] = max(found[lease.by.store], lease.begins - lease.by.returned)
+            found[lease.store] = max(found[lease.store], lease.begins - lease.by.returned)
         return dict(found)
 
 

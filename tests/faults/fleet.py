@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +46,15 @@ class Member:
     @property
     def running(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._process.poll()
 
     @property
     def failed(self) -> bool:
@@ -105,12 +115,14 @@ class Fleet:
         self._recorder = recorder
         self._members: list[Member] = []
         self._counts: dict[str, int] = {}
+        self._spawning = threading.Lock()
 
     def spawn(self, role: str, **environment: str) -> Member:
         """Start one more; its name is the role and a number."""
-        number = self._counts[role] = self._counts.get(role, 0) + 1
-        member = Member(self._folder, self._recorder, role, f"{role}-{number}", environment)
-        self._members.append(member)
+        with self._spawning:
+            number = self._counts[role] = self._counts.get(role, 0) + 1
+            member = Member(self._folder, self._recorder, role, f"{role}-{number}", environment)
+            self._members.append(member)
         return member
 
     def await_beginning(self) -> None:

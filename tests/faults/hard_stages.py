@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
 import time
 from abc import abstractmethod
@@ -11,7 +13,7 @@ from typing import ClassVar, Literal
 
 from tests.faults.disks import PowerDisk, SmallDisk
 from tests.faults.fleet import Fleet
-from tests.faults.stages import TIMEOUT, PostgresStage, RabbitStage, RedisStage, SQLiteStage, Stage
+from tests.faults.stages import TIMEOUT, NoVictim, PostgresStage, RabbitStage, RedisStage, SQLiteStage, Stage
 from tests.servers.binaries import Service, unprivileged_user
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import Server
@@ -20,6 +22,13 @@ from tests.servers.redis import RedisServer
 from tests.servers.redis_groups import RedisSentinel, start_sentinel
 
 MEGABYTE = 1 << 20
+LED_WITHIN = 30.0
+"""Seconds for which a node stands still at most until others lead its queues. After a minute they give it up,
+and a cluster of which one node has noticed nothing of that waits for an operator.
+"""
+STOOD_STILL = 5.0
+"""Seconds for which it is away after that."""
+TRIES = 3
 
 
 class Fills(Stage):
@@ -129,7 +138,7 @@ class SQLiteLosesPower(SQLiteStage, LosesPower):
         self.url = f"{self.url}?synchronous={self.synchronous}"
 
     def lose_power(self, fleet: Fleet) -> None:
-        members = [*fleet.alive("worker"), *fleet.alive("producer")]
+        members = [each for role in ("worker", "producer", "scheduler") for each in fleet.alive(role)]
         for member in members:
             member.pause()
         self.disk.keep_what_was_synced()
@@ -144,6 +153,7 @@ class SQLiteNormalLosesPower(SQLiteLosesPower):
     """SQLite with synchronous NORMAL."""
 
     name = "sqlite-normal-power"
+    setting = "SQLite, synchronous NORMAL"
     synchronous = "NORMAL"
 
 
@@ -183,6 +193,7 @@ class RedisEverySecondLosesPower(RedisLosesPower):
     """Redis with appendfsync everysec."""
 
     name = "redis-everysec-power"
+    setting = "Redis, appendfsync everysec"
     appendfsync = "everysec"
 
 
@@ -190,6 +201,7 @@ class RedisUnderSentinel(FailsOver):
     """A Redis primary with one replica, wait_replicas 0."""
 
     name = "redis-sentinel"
+    setting = "Redis under Sentinel, wait_replicas 0"
     wait_replicas: ClassVar[int] = 0
     group: RedisSentinel
 
@@ -213,6 +225,7 @@ class RedisWaitsForReplicas(RedisUnderSentinel):
     """A Redis primary with one replica, wait_replicas 1."""
 
     name = "redis-sentinel-wait"
+    setting = "Redis under Sentinel, wait_replicas 1"
     wait_replicas = 1
 
 
@@ -232,6 +245,10 @@ class RabbitLosesPower(RabbitStage, LosesPower):
             programs=self.programs(Service.RABBITMQ), directory=directory, settings=self.SETTINGS
         )
 
+    def poison(self, job_ids: Iterable[str]) -> None:
+        super().poison(job_ids)
+        self.disk.sync()  # the cookie and the queues are older than the run; RabbitMQ syncs neither
+
     def lose_power(self, fleet: Fleet) -> None:
         lose_power(self.server, self.disk)
 
@@ -240,6 +257,7 @@ class RabbitPartitioned(RabbitStage, FailsOver):
     """Three nodes, of which one at a time is cut off: it stands still, and believes that it leads."""
 
     name = "rabbitmq-cluster"
+    setting = "RabbitMQ, quorum queues on three nodes"
     cluster: RabbitCluster
 
     def start(self) -> None:
@@ -253,6 +271,24 @@ class RabbitPartitioned(RabbitStage, FailsOver):
         self.url = f"{self.direct_url}?{TIMEOUT}"
 
     def fail_over(self) -> None:
-        """The node that most clients use stands still, and with it the leaders of its queues."""
-        with self.server.paused():
-            time.sleep(12)  # the others need some seconds to do without it
+        """The node that most clients use stands still, and with it the leaders of its queues, until the
+        others have done without it for a while.
+        """
+        witness = self.cluster.members[-1]
+        if self.server.node not in leaders(witness).values():
+            raise NoVictim("the node leads no queue")
+        for _ in range(TRIES):
+            with self.server.paused():
+                deadline = time.monotonic() + LED_WITHIN
+                while time.monotonic() < deadline:
+                    with contextlib.suppress(RuntimeError):  # the witness was busy
+                        if self.server.node not in leaders(witness).values():
+                            time.sleep(STOOD_STILL)
+                            return
+        raise NoVictim("no other node leads the queues")
+
+
+def leaders(witness: RabbitServer) -> dict[str, str]:
+    """The node that leads each quorum queue, as `witness` knows without asking any other."""
+    said = witness.rabbitmqctl("--timeout", "5", "eval", "ets:tab2list(ra_leaderboard).")
+    return dict(re.findall(r"\{'?([^{}',]+)'?,\s*\{'?[^{}',]+'?,\s*'?([^{}',]+)'?\}", said))

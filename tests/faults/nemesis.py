@@ -1,7 +1,7 @@
 """What goes wrong: each fault is one function, which does it, and undoes it before it returns.
 
-A fault is in the history from its first moment to its last. How long one lasts, and whom it hits, is the
-seed's choice.
+A fault is in the history from its first moment to its last; one that struck nobody is there as failed. How
+long one lasts, and whom it hits, is the seed's choice.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import psycopg
+from jobcontract_migrate.states import BEFORE_THE_FENCE, BEHIND_THE_FENCE, OVER, Phase
 
 from tests.faults.disks import NotPossible
 from tests.faults.fleet import Fleet, Member
 from tests.faults.hard_stages import FailsOver, Fills, LosesPower
-from tests.faults.stages import End, PostgresStage, RabbitStage, RedisStage, SQLiteStage, Stage
+from tests.faults.moving import Migration
+from tests.faults.moving_stages import MovingStage
+from tests.faults.programs import COMMAND
+from tests.faults.stages import End, NoVictim, PostgresStage, RabbitStage, RedisStage, SQLiteStage, Stage
 from tests.servers.proxy import Cut, Proxy, When
 
 
@@ -34,6 +38,8 @@ class Field:
     stage: Stage
     fleet: Fleet
     chance: random.Random
+    migration: Migration | None = None
+    """Whoever has the jobs moved."""
 
     def victim(self, role: str) -> Member | None:
         """One of the processes that are alive."""
@@ -47,6 +53,12 @@ class Field:
     def lasting(self, shortest: float, longest: float) -> None:
         """Leave things as they are for a while."""
         time.sleep(self.chance.uniform(shortest, longest))
+
+
+SOON = 60.0
+"""Seconds within which a migration comes to any of its states."""
+TAKEN_OVER_WITHIN = 30.0
+"""Seconds within which another coordinator takes over from one that says nothing."""
 
 
 Fault: TypeAlias = Callable[[Field], None]
@@ -100,10 +112,132 @@ def kill_a_producer(field: Field) -> None:
     _replace(field, "producer", Member.kill)
 
 
+# -- A migration -------------------------------------------------------------------------------------------
+
+
+@fault
+def kill_the_coordinator(field: Field) -> None:
+    """-9, somewhere between two effects; whoever has the jobs moved gives the command again."""
+    _at_work(field).kill()
+
+
+@fault
+def freeze_the_coordinator(field: Field) -> None:
+    """SIGSTOP until another one has taken over and gone on; then it comes back late."""
+    victim = _at_work(field)
+    victim.pause()
+    try:
+        deadline = time.monotonic() + TAKEN_OVER_WITHIN
+        while time.monotonic() < deadline:
+            other = field.fleet.spawn("coordinator", **{COMMAND: "migrate resume"})
+            other.wait(TAKEN_OVER_WITHIN)
+            if other.code == 0:
+                break  # until then the time of the first is not over
+    finally:
+        victim.resume()
+
+
+@fault
+def freeze_a_producer_through_a_cut_over(field: Field) -> None:
+    """SIGSTOP from before the fence to behind it: it goes on by what it knew."""
+    _await_phase(field, BEFORE_THE_FENCE)
+    with _frozen(field, "producer"):
+        _await_phase(field, BEHIND_THE_FENCE)
+
+
+@fault
+def kill_the_workers_through_a_cut_over(field: Field) -> None:
+    """-9 to all of them before the fence; others come behind it, and find what has piled up on the move."""
+    with _nobody_working(field):
+        pass
+
+
+@fault
+def kill_the_coordinator_of_a_backlog(field: Field) -> None:
+    """-9, while it moves what has piled up because all workers were killed before the fence."""
+    with _nobody_working(field):
+        _at_work(field).kill()
+
+
+@contextlib.contextmanager
+def _nobody_working(field: Field) -> Generator[None]:
+    """From before the fence; the block is behind it."""
+    _await_phase(field, BEFORE_THE_FENCE)
+    victims = field.fleet.alive("worker")
+    for victim in victims:
+        victim.kill()
+    try:
+        _await_phase(field, BEHIND_THE_FENCE)
+        yield
+    finally:
+        for _ in victims:
+            field.fleet.spawn("worker")
+
+
+@fault
+def restart_the_control_store(field: Field) -> None:
+    """Where it is neither of the stores that jobs move between."""
+    end = _moving(field).control_end
+    assert end is not None
+    _at_work(field)
+    end.server.restart()
+
+
+@fault
+def silence_the_control_store(field: Field) -> None:
+    """Nothing arrives there, and nothing comes from there."""
+    end = _moving(field).control_end
+    assert end is not None
+    _at_work(field)
+    end.proxy.blackhole()
+    try:
+        field.lasting(0.5, 8)
+    finally:
+        end.proxy.pass_all()
+
+
+def _moving(field: Field) -> MovingStage:
+    assert isinstance(field.stage, MovingStage)
+    return field.stage
+
+
+def _at_work(field: Field) -> Member:
+    """The coordinator, a moment after it has taken charge of a move that is not at its end."""
+    for _ in _soon(field):
+        for member in field.fleet.alive("coordinator"):
+            if _is_in_charge(field, member):
+                field.lasting(0, 1)
+                if _is_in_charge(field, member):
+                    return member
+    raise NoVictim("nobody moves jobs")
+
+
+def _is_in_charge(field: Field, member: Member) -> bool:
+    move = _moving(field).move()
+    under_way = move is not None and move.state not in (Phase.SEALED, *OVER)
+    return under_way and member.running and f":{member.pid}:" in ((move and move.owner) or "")
+
+
+def _await_phase(field: Field, phases: Collection[Phase]) -> None:
+    for _ in _soon(field):
+        move = _moving(field).move()
+        if move is not None and move.state in phases:
+            return
+
+
+def _soon(field: Field) -> Iterator[None]:
+    """Again and again while there is something to wait for."""
+    deadline = time.monotonic() + SOON
+    while time.monotonic() < deadline and field.migration is not None and field.migration.is_alive():
+        yield
+        time.sleep(0.02)
+
+
 def _replace(field: Field, role: str, end: Callable[[Member], None]) -> None:
     victim = field.victim(role)
-    if victim is not None:
-        end(victim)
+    if victim is None:
+        raise NoVictim(role)
+    end(victim)
     field.fleet.spawn(role)
 
 
@@ -111,7 +245,7 @@ def _replace(field: Field, role: str, end: Callable[[Member], None]) -> None:
 def _frozen(field: Field, role: str) -> Generator[None]:
     victim = field.victim(role)
     if victim is None:
-        return
+        raise NoVictim(role)
     victim.pause()
     try:
         yield
@@ -249,18 +383,27 @@ def shift_a_clock(field: Field) -> None:
     field.fleet.spawn("worker", LD_PRELOAD=library, FAKETIME=shift, **ONLY_THE_WALL_CLOCK)
 
 
-ONLY_THE_WALL_CLOCK = {"FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-"""The history's times are monotonic."""
+ONLY_THE_WALL_CLOCK = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_DISABLE_SHM": "1"}
+"""The history's times are monotonic. (And a process that is killed leaves no shared memory.)"""
+
+_SHIFTED = """
+import time, threading
+began = time.monotonic()
+threading.Event().wait(0.01)
+assert time.monotonic() - began < 60
+print(time.time())
+"""
 
 
 def find_faketime() -> str:
     """The library that shifts a process' clock. Raises `NotPossible`."""
     for path in sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")):
-        environment = {**os.environ, "LD_PRELOAD": str(path), "FAKETIME": "+1h", **ONLY_THE_WALL_CLOCK}
-        sleep = [sys.executable, "-c", "import time; time.sleep(0.01)"]
-        # 0.9.10 refuses every sleep to an instant of a clock that it leaves alone.
-        if subprocess.run(sleep, env=environment, capture_output=True, check=False).returncode:
-            raise NotPossible(f"{path} breaks time.sleep where it leaves the monotonic clock alone")
+        environment = {**os.environ, "LD_PRELOAD": str(path), "FAKETIME": "+1d", **ONLY_THE_WALL_CLOCK}
+        tried = subprocess.run(
+            [sys.executable, "-c", _SHIFTED], env=environment, capture_output=True, text=True, check=False
+        )
+        if tried.returncode or not 0.9 < (float(tried.stdout) - time.time()) / 86400 < 1.1:
+            raise NotPossible(f"{path} does not shift the clock of this Python: {tried.stderr.strip()}")
         return str(path)
     raise NotPossible("libfaketime is not installed (Debian: apt-get install libfaketime)")
 
@@ -320,8 +463,12 @@ def lost_replies(field: Field) -> None:
 
 def _cuts(field: Field, arm: Callable[[Proxy], Cut]) -> None:
     proxy = field.end().proxy
+    fell = False
     for _ in range(field.chance.randint(5, 15)):
         with contextlib.suppress(TimeoutError):  # nobody asked for anything
             arm(proxy).wait(2)
+            fell = True
         field.lasting(0, 0.1)
     proxy.pass_all()
+    if not fell:
+        raise NoVictim("nobody asked for anything")

@@ -42,23 +42,29 @@ class Plan:
     future: bool = True
     transactions: bool = True
     hold: float = 0.0
-    """Seconds for which one transaction in ten stays open."""
+    """Seconds for which some transactions stay open."""
+    hold_share: float = 0.1
+    """How many of them do."""
     slow: float = 0.0
     """Seconds that the longest handlers take: more than a lease, so that it has to be renewed."""
     slow_share: float = 0.004
     """How many of the jobs have such a handler."""
+    endless: bool = False
+    """Whether it goes on after `jobs`, until nobody asks for more."""
 
     def batches(self) -> Iterator[Batch]:
         """All of them, one after the other."""
         chance = random.Random(self.seed)
         made = 0
-        while made < self.jobs:
-            size = min(chance.choice([1, 1, 2, 5, 20, 50]), self.jobs - made)
+        while made < self.jobs or self.endless:
+            size = chance.choice([1, 1, 2, 5, 20, 50])
+            if not self.endless:
+                size = min(size, self.jobs - made)
             intends: Intent = "alone"
             holds = 0.0
             if self.transactions and chance.random() < 0.3:
                 intends = "rollback" if chance.random() < 0.3 else "commit"
-                holds = self.hold if chance.random() < 0.1 else 0.0
+                holds = self.hold if chance.random() < self.hold_share else 0.0
             drafts = [self._draft(chance, made + number) for number in range(size)]
             yield Batch(intends, drafts, holds)
             made += size

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from hashlib import sha256
+from typing import Any, TypeAlias, TypeVar
 
 from jobcontract.contract import (
     ClaimedRecord,
@@ -18,15 +19,34 @@ from jobcontract.contract import (
     State,
     Verdict,
 )
-from jobcontract.errors import InvalidJob, StoreUnavailable, Unsupported
+from jobcontract.errors import InvalidJob, StoreClosed, StoreUnavailable, Unsupported
+from jobcontract.side_doors import Arrival, Gate, MovedJob
 from tests.faults.history import Answer, Outcome, Recorder
 
 AnyDriver = TypeVar("AnyDriver", bound=Driver)
+Verbs: TypeAlias = dict[str, tuple[Callable[..., dict[str, Any]], Callable[[Any], Any]]]
+
+ROUTE = "route"
+"""The history's name for the stores of a migration together, as who follows it sees them."""
 
 
 def record(driver: AnyDriver, recorder: Recorder, store: str) -> AnyDriver:
     """The same driver, from now on recorded under the name `store`. Its side doors stay what they are."""
-    for verb, (describe, tell) in _VERBS.items():
+    return _record(driver, recorder, store, _VERBS)
+
+
+def record_route(driver: AnyDriver, recorder: Recorder) -> AnyDriver:
+    """The same for a driver that follows a migration: a lease is of the store that its token names."""
+    return _record(driver, recorder, ROUTE, _VERBS | {"claim": (_claim, _claimed_somewhere)})
+
+
+def record_below(driver: AnyDriver, recorder: Recorder, store: str) -> AnyDriver:
+    """The same for a store of a migration: what it lets in, and the steps of the move."""
+    return _record(driver, recorder, store, _BELOW)
+
+
+def _record(driver: AnyDriver, recorder: Recorder, store: str, verbs: Verbs) -> AnyDriver:
+    for verb, (describe, tell) in verbs.items():
         method = getattr(driver, verb, None)
         if method is not None:
             setattr(driver, verb, _recorded(method, verb, describe, tell, recorder, store))
@@ -54,7 +74,7 @@ def _recorded(
 def _try(answer: Answer, call: Callable[[], Any]) -> Any:
     try:
         return call()
-    except (InvalidJob, Unsupported):
+    except (InvalidJob, Unsupported, StoreClosed):
         answer.outcome = Outcome.FAIL
         raise
     except StoreUnavailable:
@@ -75,7 +95,14 @@ def describe_job(record: JobRecord) -> dict[str, Any]:
         "key": record.idempotency_key,
         "run_at": seconds(record.run_at),
         "max_attempts": record.max_attempts,
+        "print": _print(record),
     }
+
+
+def _print(record: JobRecord) -> str:
+    """Of all that stays as it was registered, whatever happens to the job."""
+    kept = (record.kind, record.queue, record.priority, record.max_attempts, record.input_ref, record.headers)
+    return sha256(repr(kept).encode(errors="replace")).hexdigest()[:12]
 
 
 def tell_registrations(registrations: Sequence[Registration]) -> list[dict[str, Any]]:
@@ -102,9 +129,14 @@ def _claimed(claimed: Sequence[ClaimedRecord]) -> list[dict[str, Any]]:
             "attempt": lease.attempt,
             "refunded": lease.refunded,
             "expires": seconds(lease.expires_at),
+            "print": _print(found),
         }
-        for lease, _ in claimed
+        for lease, found in claimed
     ]
+
+
+def _claimed_somewhere(claimed: Sequence[ClaimedRecord]) -> list[dict[str, Any]]:
+    return [each | {"store": each["token"].partition("/")[0]} for each in _claimed(claimed)]
 
 
 def _lease(lease: Lease) -> dict[str, Any]:
@@ -157,7 +189,39 @@ def _states(states: Sequence[State | None]) -> list[str | None]:
     return list(states)
 
 
-_VERBS: dict[str, tuple[Callable[..., dict[str, Any]], Callable[[Any], Any]]] = {
+def _gate(gate: Gate) -> dict[str, Any]:
+    return gate._asdict()
+
+
+def _limit(epoch: int, limit: int) -> dict[str, Any]:
+    return {"epoch": epoch, "limit": limit}
+
+
+def _moved(jobs: Sequence[MovedJob]) -> list[dict[str, Any]]:
+    return [{"id": each.record.id, "state": each.state, "attempt": each.attempt} for each in jobs]
+
+
+def _admit(epoch: int, jobs: Sequence[MovedJob]) -> dict[str, Any]:
+    return {"epoch": epoch, "jobs": _moved(jobs)}
+
+
+def _arrived(arrivals: Sequence[Arrival]) -> list[dict[str, Any]]:
+    return [{"stored": each.stored, "key_holder": each.key_holder} for each in arrivals]
+
+
+def _bury(epoch: int, job_ids: Sequence[str]) -> dict[str, Any]:
+    return {"epoch": epoch, "ids": list(job_ids)}
+
+
+def _carry(jobs: Sequence[MovedJob], name: str) -> dict[str, Any]:
+    return {"name": name, "jobs": _moved(jobs)}
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+_VERBS: Verbs = {
     "register": (_register, tell_registrations),
     "claim": (_claim, _claimed),
     "complete": (_complete, _verdicts),
@@ -167,4 +231,13 @@ _VERBS: dict[str, tuple[Callable[..., dict[str, Any]], Callable[[Any], Any]]] = 
     "rescue": (_rescue, _rescued),
     "cancel": (_ids, _states),
     "requeue": (_ids, _states),
+}
+
+_BELOW: Verbs = {
+    "register": (_register, tell_registrations),
+    "set_gate": (_gate, _gate),
+    "hide": (_limit, _moved),
+    "admit": (_admit, _arrived),
+    "bury": (_bury, _as_it_is),
+    "carry": (_carry, _as_it_is),
 }

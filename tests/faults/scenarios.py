@@ -17,6 +17,13 @@ from tests.faults.hard_stages import (
     SQLiteOnSmallDisk,
 )
 from tests.faults.laboratory import Scenario
+from tests.faults.moving_stages import (
+    FilesToFiles,
+    PostgresToRabbit,
+    PostgresToRedis,
+    SchemaToSchema,
+    SQLiteToPostgres,
+)
 from tests.faults.stages import (
     OutboxRabbitStage,
     OutboxRedisStage,
@@ -42,6 +49,30 @@ ATTACKS = (
     Scenario(name="outbox-redis", stage=OutboxRedisStage, faults=(*EVERYTHING, *RELAY)),
     Scenario(name="outbox-rabbitmq", stage=OutboxRabbitStage, faults=(*EVERYTHING, *RELAY)),
 )
+
+COORDINATOR = ("kill the coordinator", "kill the coordinator", "freeze the coordinator")
+CLIENTS = (
+    "freeze a producer through a cut over",
+    "kill the workers through a cut over",
+    "kill a worker",
+    "freeze a worker",
+)
+MOVES = tuple(
+    Scenario(
+        name=stage.name, stage=stage, faults=(*COORDINATOR, *CLIENTS, *faults), jobs=300, pace=0.3, odd=False
+    )
+    for stage, faults in (
+        (FilesToFiles, ()),
+        (SQLiteToPostgres, ("restart the server", "reset connections", "lost replies")),
+        (PostgresToRedis, ("kill the server", "restart the server", "silence", "lost replies")),
+        (PostgresToRabbit, ("restart the server", "reset connections", "kill the relay", "lost replies")),
+        (
+            SchemaToSchema,
+            ("restart the control store", "silence the control store", "kill the server", "lost replies"),
+        ),
+    )
+)
+"""Jobs move from one store to another, back, and there again."""
 
 HARD = (
     Scenario(
@@ -74,7 +105,12 @@ HARD = (
         judged="loss",
     ),
     Scenario(
-        name="rabbitmq-cluster", stage=RabbitPartitioned, faults=("fail over", "kill a worker"), odd=False
+        name="rabbitmq-cluster",
+        stage=RabbitPartitioned,
+        faults=("fail over", "kill a worker"),
+        odd=False,
+        # A retry that was on its way to a node that stands still is sent again after three minutes.
+        drained_within=300.0,
     ),
 )
 
@@ -108,11 +144,31 @@ COUNTED = (
 """What a setting does not promise, in numbers."""
 
 RED_CONTROLS = (
+    *(
+        Scenario(
+            name=f"red-{bad.replace(' ', '-')}",
+            stage=FilesToFiles,
+            faults=faults,
+            jobs=200,
+            pace=pace,
+            odd=False,
+            back=back,
+            drained_within=15.0,
+            bad=bad,
+            must_break=frozenset({9}),
+        )
+        for bad, pace, back, faults in (
+            ("shuts no store", 0.2, False, ()),
+            ("buries before it has arrived", 0.1, True, ("kill the coordinator of a backlog",) * 3),
+            ("copies without hiding", 0.1, False, ("kill the workers through a cut over",)),
+        )
+    ),
     Scenario(
         name="red-relays-by-cursor",
         stage=OutboxRedisStage,
         faults=(),
         jobs=400,
+        hold_share=1.0,
         odd=False,
         drained_within=15.0,
         bad="relays by cursor",
@@ -160,5 +216,5 @@ RED_CONTROLS = (
 )
 
 SCENARIOS: dict[str, Scenario] = {
-    scenario.name: scenario for scenario in (*ATTACKS, *HARD, *COUNTED, *RED_CONTROLS)
+    scenario.name: scenario for scenario in (*ATTACKS, *MOVES, *HARD, *COUNTED, *RED_CONTROLS)
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,9 +15,12 @@ from jobcontract_outbox.driver import OutboxDriver
 
 from jobcontract import Backend, get_backend
 from jobcontract.config import Settings
-from jobcontract.contract import Lookup
+from jobcontract.contract import Deduplication, Driver
+from jobcontract.side_doors import Lookup
 from jobcontract.status import JobStatus
-from tests.faults.run_file import STORE, read_settings, write_settings
+from tests.faults.history import Recorder
+from tests.faults.recording import record
+from tests.faults.run_file import OUTBOX, STORE, read_settings, write_settings
 from tests.servers.binaries import Programs, Service, find_programs
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import Server
@@ -35,6 +38,10 @@ HUGE = '{"number":' + "9" * 5000 + "}"
 FindPrograms: TypeAlias = Callable[[Service], Programs]
 
 
+class NoVictim(Exception):
+    """There was nothing that a fault could have struck, or nothing came of it."""
+
+
 @dataclass(frozen=True)
 class End:
     """One server that can be attacked, and the way to it."""
@@ -49,6 +56,8 @@ class Stage(ABC):
     """A store that is there for one run. `start` fills in what is declared here."""
 
     name: ClassVar[str]
+    setting: ClassVar[str]
+    """The store and what makes its promises worth what they are, as the table of guarantees has it."""
     lease: ClassVar[float] = 2.0
     hold: ClassVar[float] = 0.5
     """Seconds for which some transactions of producers stay open."""
@@ -56,6 +65,8 @@ class Stage(ABC):
     """Of the database with the outbox, as the clients see it; where there is one."""
     transactions: str = ""
     """The URL of the database where producers have transactions, or nothing."""
+    stale: ClassVar[float] = 0.0
+    """Seconds for which `left` may tell of what was."""
     window: int = 0
     """How many jobs a relay may send again after a fault."""
 
@@ -98,6 +109,27 @@ class Stage(ABC):
         """A client that no fault of the network touches. To be closed."""
         return get_backend(self.direct_url, settings=Settings())
 
+    @property
+    def relays(self) -> bool:
+        """Whether a relay has to run."""
+        return bool(self.outbox_url)
+
+    def install(self, backend: Backend) -> None:
+        """Have all tables that clients need."""
+        backend.install()
+
+    def watch(self, backend: Backend, recorder: Recorder) -> None:
+        """Record what `look` gave."""
+        record(backend.driver, recorder, OUTBOX if self.outbox_url else STORE)
+
+    def stores(self, backend: Backend) -> list[Driver]:
+        """Where jobs can be."""
+        return [store_of(backend)]
+
+    def listings(self, backend: Backend) -> Iterator[tuple[str, Iterable[JobStatus]]]:
+        """What each store has, by its name in the history."""
+        yield STORE, listing(backend)
+
     def close(self) -> None:
         self.stack.close()
 
@@ -119,6 +151,7 @@ class PostgresStage(Stage):
     """PostgreSQL as it comes: fsync, synchronous commits."""
 
     name = "postgres"
+    setting = "PostgreSQL, fsync and synchronous commits"
 
     def start(self) -> None:
         self.server = self.stack.enter_context(self.make_server())
@@ -154,6 +187,7 @@ class SQLiteStage(Stage):
     """A file that all processes open."""
 
     name = "sqlite"
+    setting = "SQLite, synchronous FULL"
 
     def start(self) -> None:
         self.place(self.folder)
@@ -179,6 +213,7 @@ class RedisStage(Stage):
     """Redis that syncs its append-only file before it answers."""
 
     name = "redis"
+    setting = "Redis, appendfsync always"
 
     def make_server(self) -> RedisServer:
         return RedisServer(programs=self.programs(Service.REDIS), appendfsync="always")
@@ -202,8 +237,10 @@ class RabbitStage(Stage):
     """One RabbitMQ node, quorum queues."""
 
     name = "rabbitmq"
+    setting = "RabbitMQ, quorum queues on one node"
 
     SETTINGS: ClassVar[dict[str, str]] = {"collect_statistics_interval": "1000"}
+    stale = 6.0  # statistics of statistics; and none are there after a restart
 
     def make_server(self) -> RabbitServer:
         return RabbitServer(programs=self.programs(Service.RABBITMQ), settings=self.SETTINGS)
@@ -272,23 +309,38 @@ class OutboxStage(Stage):
 
 class OutboxRedisStage(OutboxStage):
     name = "outbox-redis"
+    setting = "Redis behind an outbox in PostgreSQL"
     target_stage = RedisStage
 
 
 class OutboxRabbitStage(OutboxStage):
     name = "outbox-rabbitmq"
+    setting = "RabbitMQ behind an outbox in PostgreSQL"
     target_stage = RabbitStage
+    stale = RabbitStage.stale
 
 
-def looks_up(backend: Backend) -> bool:
+def looks_up(store: Driver) -> bool:
     """Whether every job can be listed, and not only the dead and what waits in an outbox."""
+    return isinstance(store, Lookup)
+
+
+def keeps_copies(store: Driver) -> bool:
+    """Whether the store takes a job that it has once more, as it does when it compares no ids. An outbox in
+    front compares what is registered there, and not what a relay that was killed publishes again.
+    """
+    return store.capabilities.deduplication is Deduplication.NONE
+
+
+def store_of(backend: Backend) -> Driver:
+    """The driver behind the outbox, if there is one."""
     driver = backend.driver
-    return isinstance(driver.target if isinstance(driver, OutboxDriver) else driver, Lookup)
+    return driver.target if isinstance(driver, OutboxDriver) else driver
 
 
 def listing(backend: Backend) -> Generator[JobStatus]:
     """Every job that can be listed."""
-    page_of = backend.jobs if looks_up(backend) else backend.dead_jobs
+    page_of = backend.jobs if looks_up(store_of(backend)) else backend.dead_jobs
     cursor: str | None = None
     while page := page_of(limit=1000, cursor=cursor):
         yield from page

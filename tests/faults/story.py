@@ -48,6 +48,7 @@ class Story:
         holder: str | None = None,
         run_at: float | None = None,
         max_attempts: int = 5,
+        print: str | None = None,
         intends: str = "alone",
         by: str = "producer",
         store: str = "a",
@@ -60,6 +61,7 @@ class Story:
             "key": key,
             "run_at": None if run_at is None else run_at + AHEAD,
             "max_attempts": max_attempts,
+            "print": print,
         }
         answer = {"id": holder or job, "created": holder is None, "state": "ready", "conflict": False}
         verb = "register" if intends == "alone" else "transaction"
@@ -74,6 +76,7 @@ class Story:
         token: str | None = None,
         lease: float = 10.0,
         refunded: int = 0,
+        print: str | None = None,
         by: str = "worker-1",
         store: str = "a",
     ) -> str:
@@ -85,6 +88,7 @@ class Story:
             "attempt": attempt,
             "refunded": refunded,
             "expires": self.now + 0.05 + AHEAD + lease,
+            "print": print,
         }
         self.tell("claim", {"lease": lease}, [answer], by=by, store=store)
         return token
@@ -126,9 +130,31 @@ class Story:
         asked = {"process": process, "signal": signal}
         self.tell("exit", asked, {"code": code}, by="runner", lasts=0)
 
-    def final(self, *, store: str = "a", attempt: int = 1, **states: str) -> None:
-        """What the store has at the end: ``job="done"``."""
-        listed = [{"id": job, "state": state, "attempt": attempt} for job, state in states.items()]
+    def step(self) -> None:
+        """A command of a coordinator."""
+        self.tell("step", {"to": "sealed"}, {"code": 0}, by="coordinator-1")
+
+    def gate(
+        self,
+        epoch: int,
+        *,
+        intake: bool = True,
+        claims: bool = True,
+        holds: int | None = None,
+        store: str = "a",
+    ) -> None:
+        """What a store is told to let in; `holds` is a later epoch that it has seen."""
+        asked = {"epoch": epoch, "intake": intake, "claims": claims}
+        self.tell("set_gate", asked, asked | {"epoch": holds or epoch}, by="coordinator-1", store=store)
+
+    def final(
+        self, *, store: str = "a", attempt: int = 1, created: float | None = None, **states: str
+    ) -> None:
+        """What the store has at the end: ``job="done"``; `created` is by the story's `now`."""
+        at = None if created is None else created + AHEAD
+        listed = [
+            {"id": job, "state": state, "attempt": attempt, "created": at} for job, state in states.items()
+        ]
         self.tell("final", {}, listed, by="runner", store=store)
 
     @property

@@ -267,6 +267,54 @@ def leased_in_both(story: Story) -> None:
     story.claim("j", 2, store="b", by="worker-2")
 
 
+def ended_badly(story: Story) -> None:
+    story.tell("step", {"command": ["migrate", "complete"]}, {"code": 4}, by="coordinator-1")
+
+
+def given_up(story: Story) -> None:
+    story.tell("step", {"to": "sealed"}, {"code": 0}, by="coordinator-1")
+    story.tell("move", {"target": "b"}, by="runner", outcome=Outcome.UNKNOWN)
+
+
+def claimed_behind_the_fence(story: Story) -> None:
+    story.register("j")
+    story.step()
+    story.gate(3, claims=False)
+    story.claim("j")
+
+
+def registered_behind_the_fence(story: Story) -> None:
+    story.step()
+    story.gate(3, intake=False)
+    story.register("j", by="stale-1")
+
+
+def registered_by_who_was_refused_to_open(story: Story) -> None:
+    story.step()
+    story.gate(5, intake=False)
+    story.gate(4, holds=5)
+    story.register("j", by="stale-1")
+
+
+def another_job(story: Story) -> None:
+    story.step()
+    story.register("j", print="cafe")
+    story.claim("j", store="b", print="babe")
+
+
+def created_anew(story: Story) -> None:
+    story.step()
+    story.register("j")
+    story.now += 5
+    story.finish("j", store="b")
+    story.final(store="b", created=story.now, j="done")
+
+
+def a_tick_left_out(story: Story) -> None:
+    for second in (0, 1, 3):
+        story.register(f"j{second}", key=f"schedule:tick:2026-11-30T02:00:0{second}Z")
+
+
 def left_behind(story: Story) -> None:
     story.register("j")
     story.claim("j")
@@ -342,10 +390,22 @@ PLANTED = [
     Planted(9, two_homes, "j", "ready in a and done in b", ("final", "final")),
     Planted(9, completed_in_both, "j", "completed in a and in b", ("complete", "complete")),
     Planted(9, leased_in_both, "j", "ran in b while a had leased it", ("claim", "claim")),
+    Planted(9, ended_badly, "coordinator-1", "ended with 4", ("step",)),
+    Planted(9, given_up, "migration", "did not come to the end", ("move", "step")),
+    Planted(
+        9, claimed_behind_the_fence, "j", "claimed in a, which was shut in epoch 3", ("set_gate", "claim")
+    ),
+    Planted(9, registered_behind_the_fence, "j", "a, which was shut in epoch 3", ("set_gate", "register")),
+    Planted(
+        9, registered_by_who_was_refused_to_open, "j", "which was shut in epoch 5", ("set_gate", "register")
+    ),
+    Planted(9, another_job, "j", "another in b than was registered", ("register", "claim")),
+    Planted(9, created_anew, "j", "after it had been registered", ("register", "final")),
     Planted(10, left_behind, "j", "neither finished nor given back", ("claim", "exit")),
     Planted(10, killed_by_its_end, "worker-1", "ended with 1", ("exit",)),
     Planted(10, shutdown_burns_an_attempt, "j", "was spent all the same", ("release", "claim")),
     Planted(11, never_recovered, "j", "not claimed within 20 s", ("probe",)),
+    Planted(11, a_tick_left_out, "schedule tick", "no job between 02:00:01 and 02:00:03", ("register",) * 2),
     Planted(12, poisoned_and_stuck, "j", "should be dead, but is running", ()),
     Planted(12, unknown_kind_discarded, "j", "should wait, but is dead", ()),
 ]
@@ -448,6 +508,33 @@ def test_what_a_worker_lost_before_it_was_stopped_is_not_its_to_give_back() -> N
     assert check(story.history) == []
 
 
+def test_a_sound_migration_is_not_accused() -> None:
+    """A registration and a claim race with the fence, a job ends where it was, another moves, and one that is
+    done is known in both stores.
+    """
+    story = Story()
+    story.register("stays", key="k", print="cafe")
+    token = story.claim("stays", print="cafe")
+    story.register("moves")
+    story.tell("register", {"jobs": []}, [], lasts=1.0, by="stale-1")  # it began before the fence
+    story.step()
+    story.gate(3, intake=False)
+    story.run("stays")
+    story.settle("complete", token, state="done")
+    story.gate(4, intake=False, claims=False)
+    story.register("refused", by="stale-1", outcome=Outcome.FAIL)
+    story.register("known", key="k", holder="stays")
+    story.finish("moves", store="b")
+    story.gate(5)
+    story.register("back")
+    story.finish("back")
+    story.tell("step", {"to": "completed"}, {"code": 0}, by="coordinator-2")
+    story.tell("move", {"target": "b"}, {"turns": 1}, by="runner")
+    story.final(stays="done", moves="moved", back="done")
+    story.final(store="b", stays="done", moves="done")
+    assert check(story.history) == []
+
+
 def test_an_outage_excuses_a_late_rescue() -> None:
     story = Story()
     story.setting(rescue=1.0, margin=10.0)
@@ -458,3 +545,40 @@ def test_an_outage_excuses_a_late_rescue() -> None:
     story.finish("j", 2, by="worker-2")
     story.final(j="done")
     assert check(story.history) == []
+
+
+def test_faults_at_another_time_make_no_rescue_late() -> None:
+    story = Story()
+    story.setting(rescue=1.0, margin=10.0)
+    story.fault("long before", lasts=5.0)
+    story.register("j")
+    story.claim("j", lease=2)
+    story.exit("worker-1", "KILL", -9)
+    story.now += 3
+    story.finish("j", 2, by="worker-2")
+    for _ in range(3):
+        story.now += 30
+        story.fault("long behind")
+    story.final(j="done")
+    assert check(story.history) == []
+
+
+def test_a_broker_that_says_that_a_lease_is_lost_has_not_leased_the_job_any_more() -> None:
+    """It would have held it for half an hour, but the connection broke."""
+    story = Story()
+    story.setting(copies=True)
+    story.tell("step", {"to": "sealed"}, by="coordinator-1")
+    token = story.claim("j", store="a", lease=1800)
+    story.settle("complete", token, applied=False, store="a")
+    story.claim("j", 2, store="b", by="worker-2")
+    assert check(story.history, frozenset({9})) == []
+
+
+def test_a_killed_worker_has_not_leased_the_job_of_a_broker_any_more() -> None:
+    story = Story()
+    story.setting(copies=True)
+    story.tell("step", {"to": "sealed"}, by="coordinator-1")
+    story.claim("j", store="a", lease=1800)
+    story.exit("worker-1", "KILL", -9)
+    story.claim("j", 2, store="b", by="worker-2")
+    assert check(story.history, frozenset({9})) == []

@@ -17,8 +17,9 @@ from jobcontract_sqlite import open_driver
 
 from jobcontract import Job
 from jobcontract.config import StoreSettings
-from jobcontract.contract import Lookup, State
+from jobcontract.contract import State
 from jobcontract.errors import StoreUnavailable
+from jobcontract.side_doors import Lookup
 from jobcontract.url import StoreURL
 from tests.faults.history import History, Outcome, Recorder, parse
 from tests.faults.recording import record

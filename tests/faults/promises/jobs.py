@@ -80,7 +80,7 @@ def rolled_back(facts: Facts) -> Iterator[Violation]:
 
 def _apart(facts: Facts) -> Iterator[Violation]:
     """A job and the row that its producer wrote in the same transaction: both, or none."""
-    if facts.business is None or not (facts.setting.lookup or facts.setting.outbox):
+    if facts.business is None:
         return
     for job_id, times in facts.registered.items():
         joined = [each for each in times if each.by.verb == "transaction" and each.key is None]

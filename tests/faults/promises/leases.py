@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.faults.facts import Facts, Leased, Settled
+from tests.faults.facts import Ended, Facts, Leased, Settled
+from tests.faults.history import Operation
 from tests.faults.promises.violation import Violation
 
 SETTLING = ("complete", "fail", "release")
@@ -86,7 +88,7 @@ def _afterexpiry(facts: Facts, lease: Leased) -> Iterator[Violation]:
     for index, each in enumerate(settlements):
         if not each.applied:
             continue
-        ahead = facts.clock[lease.by.store]
+        ahead = facts.clock[lease.store]
         expiry = max([lease.expires, *(_possible_expiry(other) for other in settlements[:index])])
         if each.by.invoked + ahead - facts.setting.slack > expiry:
             late = each.by.invoked + ahead - expiry
@@ -163,37 +165,60 @@ def due(facts: Facts) -> Iterator[Violation]:
 
 
 def late(facts: Facts, promise: int) -> Iterator[Violation]:
-    for probe in facts.history.of("probe"):
-        if probe.asked["promise"] != promise:
-            continue
+    for probe, lease, waited in probed(facts, promise):
         job_id, within = probe.asked["id"], probe.asked["within"]
-        leases = facts.leases.get(job_id, [])
-        if not leases:
+        if lease is None:
             yield Violation(promise, job_id, f"was due and not claimed within {within:g} s", (probe,))
-        elif (waited := leases[0].by.returned - probe.invoked) > within:
+        elif waited > within:
             says = f"was due, and claimed {waited:.1f} s later instead of within {within:g} s"
-            yield Violation(promise, job_id, says, (probe, leases[0].by))
+            yield Violation(promise, job_id, says, (probe, lease.by))
+
+
+def probed(facts: Facts, promise: int) -> Iterator[tuple[Operation, Leased | None, float]]:
+    """The probes of a promise, who came for each, and after how many seconds."""
+    for probe in facts.history.of("probe"):
+        if probe.asked["promise"] == promise:
+            leases = facts.leases.get(probe.asked["id"])
+            yield probe, leases[0] if leases else None, leases[0].by.returned - probe.invoked if leases else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A lease whose holder was killed, and what became of the job."""
+
+    lease: Leased
+    end: Ended
+    next: Leased | None
+    waited: float
+    """Seconds from the end of the lease to the next one, without those in which a fault was under way."""
 
 
 def rescued(facts: Facts) -> Iterator[Violation]:
     """Promise 7."""
+    for orphan in orphans(facts):
+        holder, by = orphan.lease.by.process, (orphan.lease.by, orphan.end.by)
+        if orphan.next is None:
+            if {final.state for final in facts.finals.get(orphan.lease.id, [])} & {"running"}:
+                says = f"is still running at the end, though {holder} was killed"
+                yield Violation(7, orphan.lease.id, says, by)
+        elif orphan.waited > facts.setting.rescue + facts.setting.margin:
+            says = f"waited for {orphan.waited:.1f} s after the lease of the killed {holder} ran out"
+            yield Violation(7, orphan.lease.id, says, (*by, orphan.next.by))
+
+
+def orphans(facts: Facts) -> Iterator[Orphan]:
+    """What killed workers held."""
     killed = {each.process: each for each in facts.ended if each.signal == "KILL"}
     if facts.setting.lease != "timed":
         return
-    for job_id, leases in facts.leases.items():
+    for leases in facts.leases.values():
         for earlier, later in pairwise([*sorted(leases, key=_in_time), None]):
             if earlier is None or (end := killed.get(earlier.by.process)) is None:
                 continue
             settlements = facts.settled.get(earlier.token, [])
             if any(each.may_have_applied and each.by.verb in SETTLING for each in settlements):
                 continue
-            if later is None:
-                if {final.state for final in facts.finals.get(job_id, [])} & {"running"}:
-                    says = f"is still running at the end, though {earlier.by.process} was killed"
-                    yield Violation(7, job_id, says, (earlier.by, end.by))
-                continue
-            over = expiry(facts, earlier) - facts.clock[earlier.by.store]
-            waited = facts.undisturbed(over, later.by.returned)
-            if waited > facts.setting.rescue + facts.setting.margin:
-                says = f"waited for {waited:.1f} s after the lease of the killed {earlier.by.process} ran out"
-                yield Violation(7, job_id, says, (earlier.by, end.by, later.by))
+            over = expiry(facts, earlier) - facts.clock[earlier.store]
+            yield Orphan(
+                earlier, end, later, facts.undisturbed(over, later.by.returned) if later is not None else 0.0
+            )

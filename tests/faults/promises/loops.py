@@ -1,14 +1,19 @@
-"""Promises about processes: the relay, the migration, the worker's end, and coming back: 8, 9, 10 and 11."""
+"""Promises about processes: the relay, the worker's end, and coming back: 8, 10 and 11."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 from tests.faults.facts import Facts, Leased
-from tests.faults.history import Outcome
+from tests.faults.history import Operation
 from tests.faults.promises.leases import SETTLING, expiry, late
 from tests.faults.promises.violation import Violation
+
+_SCHEDULE = "schedule:"
+"""What the key of a tick begins with; then the name of the schedule, and the instant."""
 
 
 def published(facts: Facts) -> Iterator[Violation]:
@@ -27,36 +32,6 @@ def published(facts: Facts) -> Iterator[Violation]:
         allowed = f"{crashes} faults and a window of {facts.setting.window}"
         says = f"{repeats} jobs were published again, with {allowed}"
         yield Violation(8, "relay", says)
-
-
-def migrated(facts: Facts) -> Iterator[Violation]:
-    """Promise 9. `step` is a call of the coordinator, which may be killed; `final` lists every store."""
-    steps = facts.history.of("step")
-    if not steps:
-        return
-    if steps[-1].outcome is not Outcome.OK:
-        yield Violation(
-            9, steps[-1].process, f"the migration was not resumed after {steps[-1].asked}", (steps[-1],)
-        )
-    for job_id, finals in facts.finals.items():
-        homes = [each for each in finals if each.state not in ("moved", "moving")]
-        if len(homes) > 1:
-            says = " and ".join(f"{each.state} in {each.store}" for each in homes)
-            yield Violation(9, job_id, f"has two homes: {says}", tuple(each.by for each in homes))
-    for job_id, leases in facts.leases.items():
-        completed = {each.by.store: each.by for each in facts.settlements(job_id, "complete") if each.applied}
-        if len(completed) > 1:
-            where = tuple(completed.values())
-            yield Violation(9, job_id, f"was completed in {' and in '.join(sorted(completed))}", where)
-        for earlier, later in pairwise(sorted(leases, key=lambda lease: lease.by.returned)):
-            settled = any(
-                each.by.verb in SETTLING and each.may_have_applied
-                for each in facts.settled.get(earlier.token, [])
-            )
-            moved = earlier.by.store != later.by.store
-            if moved and not settled and later.begins < earlier.expires - facts.setting.slack:
-                says = f"ran in {later.by.store} while {earlier.by.store} had leased it"
-                yield Violation(9, job_id, says, (earlier.by, later.by))
 
 
 def shut_down(facts: Facts) -> Iterator[Violation]:
@@ -79,7 +54,8 @@ def shut_down(facts: Facts) -> Iterator[Violation]:
                 each for each in facts.settlements(job_id, "release") if each.token == earlier.token
             ]
             if (
-                any(each.applied for each in given_back)
+                not facts.setting.copies  # the original may come beside what was given back
+                and any(each.applied for each in given_back)
                 and later.attempt == earlier.attempt + 1
                 and later.refunded <= earlier.refunded
             ):
@@ -91,9 +67,26 @@ def _held(facts: Facts, lease: Leased, at: float) -> bool:
     """Whether the holder still had the lease then, and knew nothing else."""
     if any(each.lost for each in facts.settled.get(lease.token, [])):
         return False
-    return facts.setting.lease == "connection" or expiry(facts, lease) - facts.clock[lease.by.store] > at
+    return facts.setting.lease == "connection" or expiry(facts, lease) - facts.clock[lease.store] > at
 
 
 def recovered(facts: Facts) -> Iterator[Violation]:
     """Promise 11: what is registered after a fault is claimed, by workers that nobody started again."""
     yield from late(facts, 11)
+    yield from _left_out(facts)
+
+
+def _left_out(facts: Facts) -> Iterator[Violation]:
+    """A tick of a schedule, between two that were registered, that nobody registered."""
+    ticks: defaultdict[str, dict[datetime, Operation]] = defaultdict(dict)
+    for each in (one for times in facts.registered.values() for one in times):
+        if each.acknowledged and each.key is not None and each.key.startswith(_SCHEDULE):
+            name, _, tick = each.key.removeprefix(_SCHEDULE).partition(":")
+            ticks[name].setdefault(datetime.fromisoformat(tick), each.by)
+    for name, found in sorted(ticks.items()):
+        instants = sorted(found)
+        step = min((later - earlier for earlier, later in pairwise(instants)), default=timedelta())
+        for earlier, later in pairwise(instants):
+            if later - earlier > step:
+                says = f"has no job between {earlier:%H:%M:%S} and {later:%H:%M:%S}"
+                yield Violation(11, f"schedule {name}", says, (found[earlier], found[later]))
