@@ -33,16 +33,14 @@ from jobcontract.contract import (
     Failure,
     Feature,
     JobRecord,
-    NotesRead,
-    QueueStats,
     Registration,
     Rescued,
     State,
-    Step,
     Verdict,
 )
 from jobcontract.effects import DEFAULT_SCHEMA, HasJob, once_steps
 from jobcontract.registry import get_backend as get_synchronous_backend
+from jobcontract.side_doors import NotesRead, QueueStats, Step
 from jobcontract.status import JobStatus
 
 Parameters = ParamSpec("Parameters")

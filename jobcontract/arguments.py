@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Protocol, TypeAlias, cast
 from uuid import UUID
@@ -20,6 +20,8 @@ from jobcontract.contract import (
 )
 from jobcontract.errors import InvalidJob, Unsupported
 from jobcontract.jsontext import UnstorableText, check_text
+from jobcontract.kinds import JobInput
+from jobcontract.kinds import as_record as typed_input_as_record
 
 DEFAULT_LEASE = timedelta(minutes=2)
 _LONGEST_DELAY = timedelta(days=366 * 10)
@@ -39,35 +41,37 @@ class MakesJob(Protocol):
 Registrable: TypeAlias = Job | MakesJob
 
 
-def as_job(job: Registrable, position: int) -> Job:
-    """The job that `job` is or makes. `position` names it in the error."""
+def as_record(job: Registrable, position: int) -> JobRecord:
+    """What is stored of `job`. `position` names it in the error."""
+    if isinstance(job, JobInput):
+        return typed_input_as_record(job)
     if isinstance(job, Job):
-        return job
+        return job.to_record()
     maker = getattr(job, "to_job", None)
     if maker is None:
         raise InvalidJob(f"jobs[{position}]", f"must be a Job or a JobInput, not {type(job).__name__}")
-    return cast(Job, maker())
+    return cast(Job, maker()).to_record()
 
 
-def check_supported(records: Sequence[JobRecord], capabilities: Capabilities, name: str) -> None:
-    """Raise `Unsupported` for the first record that the store can't take as it is."""
+def check_supported(
+    records: Sequence[JobRecord], capabilities: Capabilities, told: Callable[[], str]
+) -> None:
+    """Raise `Unsupported` for the first record that the store can't take as it is; `told` says which store it
+    is.
+    """
     most = capabilities.max_input_ref_bytes
     for record in records:
         if record.priority >= capabilities.priority_levels:
             raise Unsupported(
-                f"priority {record.priority}: {capabilities.store} (backend {name!r}) keeps "
+                f"priority {record.priority}: {told()} keeps "
                 f"{capabilities.priority_levels} levels apart, 0 to {capabilities.priority_levels - 1}"
             )
         if record.idempotency_key is not None and capabilities.deduplication is Deduplication.NONE:
-            raise Unsupported(
-                f"idempotency_key: {capabilities.store} (backend {name!r}) does not deduplicate jobs"
-            )
+            raise Unsupported(f"idempotency_key: {told()} does not deduplicate jobs")
         if record.run_at is not None and capabilities.scheduling is None:
-            raise Unsupported(f"run_at: {capabilities.store} (backend {name!r}) can't schedule jobs")
+            raise Unsupported(f"run_at: {told()} can't schedule jobs")
         if utf8_length(record.input_ref, most) > most:
-            raise Unsupported(
-                f"input_ref: {capabilities.store} (backend {name!r}) takes at most {most} bytes as JSON"
-            )
+            raise Unsupported(f"input_ref: {told()} takes at most {most} bytes as JSON")
 
 
 def utf8_length(text: str, bound: int) -> int:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from operator import attrgetter
 from types import TracebackType
 from typing import Self, TypeVar
 from uuid import UUID
@@ -21,7 +22,7 @@ from uuid import UUID
 from jobcontract import telemetry
 from jobcontract.arguments import (
     Registrable,
-    as_job,
+    as_record,
     check_delay,
     check_id,
     check_lease,
@@ -38,37 +39,16 @@ from jobcontract.contract import (
     DEFAULT_INPUT_REF_BYTES,
     MAX_CLAIM_LIMIT,
     MAX_ERROR_BYTES,
-    Ailment,
-    Cancellation,
     Capabilities,
     Claim,
-    DeadLetters,
-    Diagnosis,
-    Dialect,
     Driver,
-    Expectations,
     Failure,
     Feature,
-    Installation,
     JobRecord,
-    JoinsTransactions,
     Lease,
-    Lookup,
-    Notes,
-    NotesRead,
-    OutboxStats,
-    Page,
-    Pausing,
-    Pruning,
-    QueueStats,
     Registration,
-    Requeue,
     Rescued,
     State,
-    Statistics,
-    Step,
-    Steps,
-    ThroughOutbox,
     Verdict,
 )
 from jobcontract.errors import (
@@ -81,12 +61,38 @@ from jobcontract.errors import (
 )
 from jobcontract.jsontext import storable
 from jobcontract.records import Undecodable, decode
+from jobcontract.side_doors import (
+    Ailment,
+    Cancellation,
+    DeadLetters,
+    Diagnosis,
+    Dialect,
+    Expectations,
+    Follows,
+    Installation,
+    JoinsTransactions,
+    Lookup,
+    Notes,
+    NotesRead,
+    OutboxStats,
+    Page,
+    Pausing,
+    Pruning,
+    QueueStats,
+    Requeue,
+    Statistics,
+    Step,
+    Steps,
+    ThroughOutbox,
+)
 from jobcontract.status import JobStatus
 from jobcontract.stopping import NOTE, StopRequests
 
 log = logging.getLogger(__name__)
 
 DEFAULT_QUEUES = ("default",)
+_job_id_of: Callable[[Lease], str] = attrgetter("job_id")
+_id_of: Callable[[JobRecord], str] = attrgetter("id")
 FINISHED_STATES = frozenset({State.DONE, State.DEAD, State.CANCELLED})
 
 Result = TypeVar("Result")
@@ -145,7 +151,7 @@ class Backend:
         lacking = self.capabilities.lacking(features)
         if lacking:
             raise Unsupported(
-                f"{self.capabilities.store} (backend {self.name!r}) lacks {', '.join(lacking)}; "
+                f"{self._told()} lacks {', '.join(lacking)}; "
                 "choose another backend, or see `jobctl backends` for the setting that would change it"
             )
 
@@ -180,9 +186,7 @@ class Backend:
             if not records:
                 return []
             most = self.capabilities.max_register_batch
-            return self._in_rounds(
-                "register", records, most, lambda record: record.id, store, _repeated_registration
-            )
+            return self._in_rounds("register", records, most, _id_of, store, _repeated_registration)
 
     def check(self, jobs: Iterable[Registrable]) -> None:
         """Raise what `register_many` would raise for `jobs` before it sends the first. Stores nothing.
@@ -203,7 +207,7 @@ class Backend:
         driver = self.driver
         if not isinstance(driver, JoinsTransactions):
             raise Unsupported(
-                f"{self.capabilities.store} (backend {self.name!r}) can't write a job in the caller's "
+                f"{self._told()} can't write a job in the caller's "
                 "transaction; register after the commit, without `connection`"
             )
         if dialect != driver.dialect:
@@ -211,7 +215,7 @@ class Backend:
                 "connection",
                 f"is a {dialect} connection, and {self.capabilities.store} needs one of {driver.dialect}",
             )
-        records = self._checked_records(jobs)
+        records = telemetry.carry(self._checked_records(jobs))
         joining = driver.joining_steps(client)
 
         def steps(batch: Sequence[JobRecord]) -> Steps[list[Registration]]:
@@ -606,7 +610,7 @@ class Backend:
     def _settle(
         self, verb: str, leases: Sequence[Lease], operation: Callable[[Sequence[Lease]], list[Verdict]]
     ) -> list[Verdict]:
-        return self._in_rounds(verb, leases, MAX_CLAIM_LIMIT, lambda lease: lease.job_id, operation, _lost)
+        return self._in_rounds(verb, leases, MAX_CLAIM_LIMIT, _job_id_of, operation, _lost)
 
     def _by_id(
         self,
@@ -644,7 +648,7 @@ class Backend:
                 )
             return results
 
-        if len({job(item) for item in items}) == len(items):
+        if len(items) == 1 or len({job(item) for item in items}) == len(items):
             return answers_to(items)
         answers: dict[Item, Result] = {}
         waiting: list[Item] = list(dict.fromkeys(items))
@@ -675,15 +679,19 @@ class Backend:
         except StoreError:
             log.exception("undecodable jobs could not be buried; their leases run out and they come again")
 
+    def _told(self) -> str:
+        """Which store it is, for people."""
+        driver = self.driver
+        name = driver.home() if isinstance(driver, Follows) else self.name
+        return f"{self.capabilities.store} (backend {name!r})"
+
     def _lacking(self, feature: Feature) -> Unsupported:
-        return Unsupported(
-            f"{self.capabilities.store} (backend {self.name!r}) has no {feature}; see `jobctl backends`"
-        )
+        return Unsupported(f"{self._told()} has no {feature}; see `jobctl backends`")
 
     def _checked_records(self, jobs: Iterable[Registrable]) -> list[JobRecord]:
         """The jobs as records, all checked against the limits of the configuration and of the store."""
         most = self._max_input_ref_bytes
-        records = [as_job(job, position).to_record() for position, job in enumerate(jobs)]
+        records = [as_record(job, position) for position, job in enumerate(jobs)]
         for record in records:
             size = utf8_length(record.input_ref, most)
             if size > most:
@@ -694,7 +702,7 @@ class Backend:
                 )
         if records:
             try:
-                check_supported(records, self.capabilities, self.name)
+                check_supported(records, self.capabilities, self._told)
             except StoreUnavailable as error:
                 error.nothing_written = True  # it was only asked what it can do
                 raise

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar, cast
 
-from jobcontract.contract import Dialect, Row, Statement, Steps, Transaction
 from jobcontract.errors import InvalidJob, JobContractError, StoreError, StoreUnavailable, Unsupported
+from jobcontract.side_doors import Dialect, Row, Statement, Steps, Transaction
 
 Result = TypeVar("Result")
 

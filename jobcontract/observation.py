@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from jobcontract.backend import Backend
-from jobcontract.contract import OutboxStats, QueueStats, Statistics, ThroughOutbox
+from jobcontract.side_doors import OutboxStats, QueueStats, Statistics, ThroughOutbox
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from jobcontract.contract import (
     JobRecord,
 )
 from jobcontract.errors import InvalidJob
+from jobcontract.identifiers import read_job_id
 from jobcontract.jsontext import MAX_DEPTH
 
 
@@ -56,7 +57,7 @@ def decode_plain(record: JobRecord) -> Job | None:
         or type(text) is not str
         or not text.isascii()
         or "\\" in text
-        or text.count("{") + text.count("[") > MAX_DEPTH
+        or (len(text) > MAX_DEPTH and text.count("{") + text.count("[") > MAX_DEPTH)
         or type(kind) is not str
         or type(queue) is not str
     ):
@@ -65,7 +66,7 @@ def decode_plain(record: JobRecord) -> Job | None:
         if not _are_names(kind, queue):
             return None
         found: tuple[object, int] = _scan_plain(text)
-        identifier = UUID(job_id)
+        identifier = read_job_id(job_id)
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
     input_ref, end = found
@@ -139,6 +140,7 @@ def _text(value: object) -> str:
     return value
 
 
+_quoted = json.encoder.encode_basestring
 _ENVELOPE_FIELDS = (
     "id",
     "kind",
@@ -151,25 +153,48 @@ _ENVELOPE_FIELDS = (
 )
 
 
-def to_envelope(record: JobRecord) -> str:
+def to_envelope(record: JobRecord, *, run_at: datetime | None = None) -> str:
     """`record` as one line of JSON, `{"v": 1, "id": ..., ...}`, for stores and wires that hold a job as one
-    value.
+    value. `run_at` is that of a record that has none.
 
     `input_ref` and `headers` are JSON already and are set in as they are, so that no digit of a number is
     touched.
     """
+    job_id, kind, queue, priority, known_run_at, max_attempts, key, fingerprint, input_ref, headers = record
+    run_at = known_run_at or run_at
+    if type(priority) is int and type(max_attempts) is int:
+        try:  # what `json.dumps` would write, in a fifth of its time
+            at = f'"{run_at.isoformat()}"' if run_at else "null"
+            named = "null" if key is None else _quoted(key)
+            digest = f'"{fingerprint.hex()}"' if fingerprint else "null"
+            return (
+                f'{{"v":{ENVELOPE_VERSION},"id":{_quoted(job_id)},"kind":{_quoted(kind)}'
+                f',"queue":{_quoted(queue)},"priority":{priority},"run_at":{at},"max_attempts":{max_attempts}'
+                f',"idempotency_key":{named},"fingerprint":{digest}'
+                f',"input_ref":{input_ref},"headers":{headers or "null"}}}'
+            )
+        except TypeError:  # a name that is no text: only what others have stored can hold one
+            pass
     plain = {
         "v": ENVELOPE_VERSION,
         **{name: getattr(record, name) for name in _ENVELOPE_FIELDS},
-        "run_at": record.run_at.isoformat() if record.run_at else None,
-        "fingerprint": record.fingerprint.hex() if record.fingerprint else None,
+        "run_at": run_at.isoformat() if run_at else None,
+        "fingerprint": fingerprint.hex() if fingerprint else None,
     }
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-    return f'{text[:-1]},"input_ref":{record.input_ref},"headers":{record.headers or "null"}}}'
+    return f'{text[:-1]},"input_ref":{input_ref},"headers":{headers or "null"}}}'
 
 
 _INPUT, _HEADERS = ',"input_ref":', ',"headers":'
-_is_canonical_id = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+_CANONICAL_ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_is_canonical_id = re.compile(_CANONICAL_ID).fullmatch
+_TEXT, _NUMBER = r'"([^"\\\x00-\x1f]*)"', "(0|[1-9][0-9]{0,8})"
+_plain_head = re.compile(
+    rf'{{"v":{ENVELOPE_VERSION},"id":"({_CANONICAL_ID})","kind":{_TEXT},"queue":{_TEXT},"priority":{_NUMBER}'
+    rf',"run_at":(?:null|{_TEXT}),"max_attempts":{_NUMBER},"idempotency_key":(?:null|{_TEXT})'
+    rf',"fingerprint":(?:null|"((?:[0-9a-f]{{2}})+)"),"input_ref":'
+).match
+_NO_HEADERS = ',"headers":null}'
 
 
 def from_envelope(text: str | bytes) -> JobRecord:
@@ -182,6 +207,36 @@ def from_envelope(text: str | bytes) -> JobRecord:
         envelope = text if isinstance(text, str) else text.decode()
     except UnicodeDecodeError:
         raise Undecodable("the envelope is not JSON: it is not UTF-8") from None
+    return read_plain_envelope(envelope) or read_any_envelope(envelope)
+
+
+def read_plain_envelope(envelope: str) -> JobRecord | None:
+    """The record of an envelope that is ours at a glance, or None: it may still be one. As most are: no
+    escapes in front of the input, and no headers.
+    """
+    head = _plain_head(envelope)
+    if head is None or not envelope.endswith(_NO_HEADERS, head.end()):
+        return None
+    job_id, kind, queue, priority, run_at, max_attempts, key, fingerprint = head.groups()
+    try:
+        instant = datetime.fromisoformat(run_at) if run_at else None
+    except ValueError:
+        return None
+    return JobRecord(
+        job_id,
+        kind,
+        queue,
+        int(priority),
+        instant,
+        int(max_attempts),
+        key,
+        bytes.fromhex(fingerprint) if fingerprint else None,
+        envelope[head.end() : -len(_NO_HEADERS)],
+        None,
+    )
+
+
+def read_any_envelope(envelope: str) -> JobRecord:
     # Neither mark can stand inside of a JSON string, where the quotes would be escaped. The first one follows
     # plain values only; the second may come in the input and in the headers too, but what follows it is a
     # JSON value in one place only.

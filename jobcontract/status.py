@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from jobcontract.contract import Job, State, StoredJob
+from jobcontract.contract import Job, State
 from jobcontract.records import Undecodable, decode
+from jobcontract.side_doors import StoredJob
 
 
 @dataclass(frozen=True, slots=True)

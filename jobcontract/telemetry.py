@@ -16,6 +16,8 @@ numbers: no input, no key, no error's text.
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -37,14 +39,17 @@ def _is_installed() -> bool:
 
 
 _INSTALLED = _is_installed()
+_API = "opentelemetry.trace"
+_IS_NAMED = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 
 _LINKED = 128
 """How many registrations a span of a relay is linked to at most: what most backends keep."""
 
 
 def active() -> bool:
-    """Whether the application wants spans."""
-    if not _INSTALLED:
+    """Whether the application wants spans. Asked for each job, so that it has to cost nothing if not."""
+    # Who wants spans has imported it, or named a provider that is to be made at the first question.
+    if not _INSTALLED or (_API not in sys.modules and not _IS_NAMED):
         return False
     from opentelemetry import trace  # here as everywhere: it is an extra
 

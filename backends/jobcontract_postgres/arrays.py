@@ -6,8 +6,11 @@ server needs to store it. A literal is also the same for every client that may c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
+
+from jobcontract.contract import JobRecord
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -19,7 +22,7 @@ def plain(values: Iterable[object]) -> str:
 
 def texts(values: Iterable[str | None]) -> str:
     """An array of text."""
-    return "{" + ",".join("NULL" if value is None else _quoted(value) for value in values) + "}"
+    return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
 
 
 def blobs(values: Iterable[bytes | None]) -> str:
@@ -39,3 +42,32 @@ def lengths(values: Iterable[timedelta]) -> str:
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def record_columns(records: Sequence[JobRecord]) -> tuple[object, ...]:
+    """`records` as an array per column, in the order in which every statement that stores jobs takes them:
+    that of `JobRecord`.
+    """
+    columns = zip(*records, strict=True) if records else [()] * len(_WRITERS)
+    return tuple(_column(values, write) for values, write in zip(columns, _WRITERS, strict=True))
+
+
+_WRITERS: tuple[Callable[[Sequence[Any]], str], ...] = (
+    plain,
+    texts,
+    texts,
+    plain,
+    instants,
+    plain,
+    texts,
+    blobs,
+    texts,
+    texts,
+)
+
+
+def _column(values: Sequence[Any], write: Callable[[Sequence[Any]], str]) -> str:
+    """The jobs of a batch are mostly alike: a value that all of them have is written once, and repeated."""
+    if len(values) > 1 and values.count(values[0]) == len(values):
+        return "{" + ",".join([write(values[:1])[1:-1]] * len(values)) + "}"
+    return write(values)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, cast
 from weakref import WeakSet
 
-from jobcontract.contract import Row, Statement, Steps
 from jobcontract.errors import InvalidJob
+from jobcontract.side_doors import Row, Statement, Steps
 from jobcontract_postgres.server import Server, address_of
 from jobcontract_postgres.statements import Statements
 

@@ -12,8 +12,8 @@ from jobcontract.contract import (
     Scheduling,
     TimedLease,
     Transactional,
-    side_doors_of,
 )
+from jobcontract.side_doors import side_doors_of
 from jobcontract_postgres.connection import Connection
 from jobcontract_postgres.options import Switch
 

@@ -41,6 +41,21 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     is_set_up: bool = False
     """Whether its session was made ready for use."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # Any: psycopg's own
+        super().__init__(*arguments, **options)
+        self._kept: dict[bytes, psycopg.Cursor[tuple[Any, ...]]] = {}
+
+    def kept_cursor(self, statement: bytes) -> psycopg.Cursor[tuple[Any, ...]]:
+        """A cursor that only ever runs `statement`, always the same object.
+
+        It remembers how the parameters are written, which is a fifth of psycopg's time for a small statement.
+        It also keeps the rows of its last run: not for a statement that may have many.
+        """
+        cursor = self._kept.get(statement)
+        if cursor is None:
+            cursor = self._kept[statement] = self.cursor(binary=True)
+        return cursor
+
     def expire_in(self, seconds: float) -> None:
         """Set the deadline that holds from now on."""
         self.timeout = seconds

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobcontract.contract import Ailment, Expectations
 from jobcontract.durations import format_duration
+from jobcontract.side_doors import Ailment, Expectations
 from jobcontract_postgres.arrays import texts
 from jobcontract_postgres.capabilities import PRIORITIES, weaknesses
 from jobcontract_postgres.connection import Connection

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from jobcontract.contract import JobRecord, NotesRead, Page, QueueStats, Row, State, StoredJob
+from jobcontract.contract import JobRecord, State
 from jobcontract.errors import InvalidJob
+from jobcontract.side_doors import NotesRead, Page, QueueStats, Row, StoredJob
 from jobcontract_postgres.arrays import plain, texts
 from jobcontract_postgres.results import as_uuid
 from jobcontract_postgres.sessions import Sessions

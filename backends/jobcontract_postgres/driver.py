@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from jobcontract.config import StoreSettings
 from jobcontract.contract import (
     LOST,
-    Ailment,
     Capabilities,
     ClaimedRecord,
-    Expectations,
     Failure,
     JobRecord,
     Lease,
     Registration,
     Rescued,
-    Row,
     State,
-    Step,
-    Steps,
     Verdict,
 )
 from jobcontract.errors import StoreClosed
+from jobcontract.side_doors import Ailment, Expectations, Row, Step, Steps
 from jobcontract_postgres.arrays import lengths, plain, texts
 from jobcontract_postgres.callers import Callers
 from jobcontract_postgres.capabilities import PRIORITIES, capabilities_from
@@ -44,6 +41,8 @@ from jobcontract_postgres.statements import Statements
 from jobcontract_postgres.tables import HostedTables
 
 _INSTALL_DEADLINE = 300.0
+_DONE = Verdict(True, State.DONE)
+_job_id: Callable[[Lease], str] = attrgetter("job_id")
 
 
 class PostgresDriver(OperatorDoors, HostedTables, MovingDoors):
@@ -83,12 +82,13 @@ class PostgresDriver(OperatorDoors, HostedTables, MovingDoors):
 
     def register(self, records: Sequence[JobRecord]) -> list[Registration]:
         """As `Driver.register`. One statement, and a second one when some jobs were known already."""
-        steps = register_steps(self.statements, records)
+        alone = len(records) == 1
         with self.sessions.session() as connection:
+            steps = register_steps(self.statements, records, self.sessions.schema_version)
             try:
                 statement = next(steps)
                 while True:
-                    statement = steps.send(self.sessions.send(connection, statement))
+                    statement = steps.send(self.sessions.send(connection, statement, small=alone))
             except StopIteration as end:
                 registrations: list[Registration] = end.value
                 return registrations
@@ -100,7 +100,7 @@ class PostgresDriver(OperatorDoors, HostedTables, MovingDoors):
     def register_steps(self, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
         """As `JoinsTransactions.register_steps`. What the caller's client raises becomes a `StoreError`."""
         try:
-            return (yield from register_steps(self.statements, records))
+            return (yield from register_steps(self.statements, records, self.sessions.schema_version))
         except Exception as error:
             client_error = find_client_error(error)
             if client_error is None:
@@ -127,20 +127,28 @@ class PostgresDriver(OperatorDoors, HostedTables, MovingDoors):
         rows = self.sessions.run(
             self.statements.claim, (*ranges(probes), limit, limit, lease, probes.is_survey)
         )
-        if any(row[2] is None for row in rows):
-            raise StoreClosed(
-                "the jobs of this store are moving to another one, and can't be claimed here now; try again"
-            )
-        claimed = [_claimed_record(row) for row in rows if row[1] is not None]
+        claimed: list[ClaimedRecord] = []
+        marks: list[Mark] = []
+        for row in rows:
+            if row[1] is not None:
+                claimed.append(_claimed_record(row))
+            elif row[2] is not None:
+                marks.append(_mark(row))
+            else:
+                raise StoreClosed(
+                    "the jobs of this store are moving to another one, and can't be claimed here now; "
+                    "try again"
+                )
         claimed.sort(key=_claim_order)  # RETURNING promises no order
-        marks = [_mark(row) for row in rows if row[1] is None]
         self.low_water.note(probes, marks, [record for _, record in claimed])
         return claimed
 
     def complete(self, leases: Sequence[Lease]) -> list[Verdict]:
         """As `Driver.complete`."""
         rows = self.sessions.run(self.statements.complete, _ids_and_tokens(leases))
-        return _verdicts(leases, ((job_id, Verdict(True, State.DONE)) for (job_id,) in rows))
+        if len(rows) == len(leases):  # each of them moves one row at most
+            return [_DONE] * len(leases)
+        return _verdicts(leases, ((job_id, _DONE) for (job_id,) in rows))
 
     def fail(self, failures: Sequence[Failure]) -> list[Verdict]:
         """As `Driver.fail`."""
@@ -235,7 +243,7 @@ def _claim_order(claimed: ClaimedRecord) -> tuple[object, ...]:
 
 def _ids_and_tokens(leases: Iterable[Lease]) -> tuple[str, str]:
     """As parallel arrays, by id: rows are locked in this order, so that two batches can't deadlock."""
-    ordered = sorted(leases)
+    ordered = sorted(leases, key=_job_id)
     return plain(lease.job_id for lease in ordered), texts(lease.token for lease in ordered)
 
 

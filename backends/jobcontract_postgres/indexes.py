@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from psycopg import errors
 
-from jobcontract.contract import Step
+from jobcontract.side_doors import Step
 from jobcontract_postgres.arrays import texts
 from jobcontract_postgres.connection import Connection
 from jobcontract_postgres.statements import Statements, query, quote

@@ -10,7 +10,7 @@ home where the first due job was, or that there was none. The claims in between 
 
 A mark is only a hint. A transaction that began earlier and commits later puts its job behind it. So a survey
 is made every second, and when a claim came back empty. (A job that comes back to ready has a new run_at, and
-is before every mark.) Where the walk is long, surveys become rare, so that they take no more than a twentieth
+is before every mark.) Where the walk is long, surveys become rare, so that they take no more than a fortieth
 of the time.
 """
 
@@ -32,7 +32,7 @@ Position: TypeAlias = tuple[datetime, str]
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 _START: Position = (EARLIEST_RUN_AT, FIRST_ID)
 _LIFE = 1.0
-_SHARE = 20.0
+_SHARE = 40.0
 _SHORT_WALK = 0.005
 """Seconds; a survey that walks no longer than this is made as often as it is of use."""
 
@@ -118,7 +118,9 @@ class LowWater:
             return all(each is None or now >= each.surveyed_at + each.pause for each in known)
 
     def note(self, probes: Probes, marks: Iterable[Mark], claimed: Sequence[JobRecord]) -> None:
-        """What a claim that read `probes` found."""
+        """What a claim that read `probes` found. `claimed` is in the order of claims: by run_at and id within
+        a priority.
+        """
         now = time.monotonic()
         with self._lock:
             if probes.is_survey:
@@ -128,12 +130,16 @@ class LowWater:
                     entry = self._queues.setdefault(mark.queue, _Queue(now, walk=0.0, found=bool(claimed)))
                     entry.marks[mark.priority] = mark.position
                     entry.walk = max(entry.walk, mark.walk)
-            for record in claimed:
-                known = self._queues.get(record.queue)
+            if claimed and claimed[0].priority == claimed[-1].priority and len(set(probes.queues)) == 1:
+                claimed = claimed[-1:]  # they are all of one range, as most claims are
+            # In the order of claims, so that the last of a range is the furthest.
+            furthest = {(record.queue, record.priority): record for record in claimed}
+            for (queue, priority), record in furthest.items():
+                known = self._queues.get(queue)
                 if known is not None:
                     position = (record.run_at or EARLIEST_RUN_AT, record.id)
                     known.found = True
-                    known.marks[record.priority] = max(position, known.marks.get(record.priority, _START))
+                    known.marks[priority] = max(position, known.marks.get(priority, _START))
 
 
 def _probes(ranges: Sequence[tuple[str, int]], marks: Sequence[Position], *, is_survey: bool) -> Probes:

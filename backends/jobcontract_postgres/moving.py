@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from jobcontract.contract import Arrival, Gate, JobRecord, MovedJob, Registration, Row, State
+from jobcontract.contract import JobRecord, Registration, State
 from jobcontract.errors import StoreError
-from jobcontract_postgres.arrays import blobs, instants, plain, texts
+from jobcontract.side_doors import Arrival, Gate, MovedJob, Row
+from jobcontract_postgres.arrays import blobs, instants, plain, record_columns, texts
 from jobcontract_postgres.sessions import Sessions
 from jobcontract_postgres.statements import Statements, query
 
@@ -33,9 +34,9 @@ class MovingDoors:
         """As `Gated.set_gate`."""
         value = gate.epoch * 4 + gate.intake * 2 + gate.claims
         with self.sessions.session() as connection, connection.transaction():
-            connection.execute(query(self.statements.gate_lock))
+            connection.execute(query(self.statements.gate_lock), ())
             connection.execute(query(self.statements.gate_set), (value, value))
-            row = connection.execute(query(self.statements.gate)).fetchone()
+            row = connection.execute(query(self.statements.gate), ()).fetchone()
         return _gate(row[0] if row else value)
 
     def open_registrations(self) -> frozenset[str]:
@@ -116,16 +117,7 @@ class MovingDoors:
         rows = self.sessions.run(
             self.statements.admit,
             (
-                plain(record.id for record in records),
-                texts(record.kind for record in records),
-                texts(record.queue for record in records),
-                plain(record.priority for record in records),
-                instants(record.run_at for record in records),
-                plain(record.max_attempts for record in records),
-                texts(record.idempotency_key for record in records),
-                blobs(record.fingerprint for record in records),
-                texts(record.input_ref for record in records),
-                texts(record.headers for record in records),
+                *record_columns(records),
                 plain(job.state for job in ordered),
                 plain(job.attempt for job in ordered),
                 plain(job.refunded for job in ordered),

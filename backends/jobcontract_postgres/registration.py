@@ -6,21 +6,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import lru_cache
 from uuid import UUID
 
-from jobcontract.contract import EARLIEST_RUN_AT, JobRecord, Registration, State, Statement, Steps
+from jobcontract.contract import EARLIEST_RUN_AT, JobRecord, Registration, State
 from jobcontract.errors import StoreClosed, StoreUnavailable
-from jobcontract_postgres.arrays import blobs, instants, plain, texts
+from jobcontract.identifiers import read_job_id
+from jobcontract.side_doors import Statement, Steps
+from jobcontract_postgres.arrays import blobs, plain, record_columns, texts
 from jobcontract_postgres.statements import Statements
 
 _ROUNDS = 3
-# How far a producer's clock may be ahead of the server's before the repeated registration of a job that is
-# done goes unseen.
-_CLOCK_MARGIN = timedelta(days=1)
+_DAY = 24 * 60 * 60
+# In days: how far a producer's clock may be ahead of the server's before the repeated registration of a job
+# that is done goes unseen.
+_CLOCK_MARGIN = 1
+_EVER = EARLIEST_RUN_AT.isoformat()
 
 
-def register_steps(statements: Statements, records: Sequence[JobRecord]) -> Steps[list[Registration]]:
+CHEAPER_SINCE = 5
+"""The schema with which a registration need not call a function to know whether its job has ended."""
+
+
+def register_steps(
+    statements: Statements, records: Sequence[JobRecord], schema_version: int
+) -> Steps[list[Registration]]:
     """See `JoinsTransactions.register_steps`."""
     found: dict[str, Registration] = {}
     left = list(records)
@@ -28,9 +39,16 @@ def register_steps(statements: Statements, records: Sequence[JobRecord]) -> Step
     # key stays the first.
     left.sort(key=_queue_and_key)
     for _round in range(_ROUNDS):
-        rows = yield _create(statements, left)
-        shut = any(job_id is None for job_id, _ in rows)
-        found.update((job_id, Registration(UUID(job_id), created=True)) for job_id, _ in rows if job_id)
+        rows = yield _create(statements, left, schema_version)
+        if len(rows) == len(records) == 1 and rows[0][0]:  # the usual end of a job that came alone
+            return [Registration(read_job_id(records[0].id), created=True)]
+        created = {job_id for job_id, _ in rows}
+        shut = None in created
+        found.update(
+            (record.id, Registration(read_job_id(record.id), created=True))
+            for record in left
+            if record.id in created
+        )
         if len(found) < len(records):
             left = [record for record in left if record.id not in found]
             for position, holder, state, conflict in (yield _look_up(statements, left)):
@@ -49,22 +67,13 @@ def register_steps(statements: Statements, records: Sequence[JobRecord]) -> Step
     )
 
 
-def _create(statements: Statements, records: Sequence[JobRecord]) -> Statement:
+def _create(statements: Statements, records: Sequence[JobRecord], schema_version: int) -> Statement:
+    cheaper = schema_version >= CHEAPER_SINCE
+    if len(records) == 1 and cheaper:
+        return Statement(statements.register_one, (*records[0], _earliest_end(records)))
     return Statement(
-        statements.register,
-        (
-            plain(record.id for record in records),
-            texts(record.kind for record in records),
-            texts(record.queue for record in records),
-            plain(record.priority for record in records),
-            instants(record.run_at for record in records),
-            plain(record.max_attempts for record in records),
-            texts(record.idempotency_key for record in records),
-            blobs(record.fingerprint for record in records),
-            texts(record.input_ref for record in records),
-            texts(record.headers for record in records),
-            _earliest_end(records),
-        ),
+        statements.register if cheaper else statements.register_on_old_schema,
+        (*record_columns(records), _earliest_end(records)),
     )
 
 
@@ -84,21 +93,27 @@ def _queue_and_key(record: JobRecord) -> tuple[str, str]:
     return record.queue, record.idempotency_key or record.id
 
 
-def _earliest_end(records: Sequence[JobRecord]) -> datetime:
-    """Before this none of the jobs can have ended, for a job ends after its id was made.
+def _earliest_end(records: Sequence[JobRecord]) -> str:
+    """An instant before which none of the jobs can have ended, for a job ends after its id was made.
 
     An id that is no UUIDv7 says nothing about its time, nor does one from the future: an application may use
     ids of its own, and every sixteenth hash looks like a UUIDv7.
     """
-    if any(record.id[14] != "7" for record in records):
-        return EARLIEST_RUN_AT
     ids = [record.id for record in records]
-    if _milliseconds_of(max(ids)) > (time.time() + _CLOCK_MARGIN.total_seconds()) * 1000:
-        return EARLIEST_RUN_AT
-    earliest = datetime.fromtimestamp(_milliseconds_of(min(ids)) / 1000, UTC)
-    return max(EARLIEST_RUN_AT, earliest - _CLOCK_MARGIN)
+    for job_id in ids:
+        if job_id[14] != "7":
+            return _EVER
+    days = [_day_of(job_id) for job_id in ids]
+    if max(days) > time.time() // _DAY + _CLOCK_MARGIN:
+        return _EVER
+    return _begin_of(min(days) - _CLOCK_MARGIN)
 
 
-def _milliseconds_of(job_id: str) -> int:
-    """The time in a UUIDv7, since 1970."""
-    return int(job_id[:8] + job_id[9:13], 16)
+def _day_of(job_id: str) -> int:
+    """The day in a UUIDv7, since 1970."""
+    return int(job_id[:8] + job_id[9:13], 16) // (_DAY * 1000)
+
+
+@lru_cache(maxsize=64)
+def _begin_of(day: int) -> str:
+    return datetime.fromtimestamp(max(day, 0) * _DAY, UTC).isoformat()

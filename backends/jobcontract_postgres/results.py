@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from psycopg.abc import Buffer
+from psycopg.abc import AdaptContext, Buffer
 from psycopg.adapt import Loader
 from psycopg.pq import Format
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_REMEMBERED = 64
+"""Instants of one result that a loader remembers."""
 
 
 class UtcLoader(Loader):
@@ -22,12 +24,27 @@ class UtcLoader(Loader):
 
     format = Format.BINARY
 
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        # The rows of a claim share their lease, and those of a batch their run_at; both columns are read by
+        # this one loader.
+        self._known: dict[bytes, datetime] = {}
+
     def load(self, data: Buffer) -> datetime:
-        microseconds = int.from_bytes(data, "big", signed=True)
-        try:
-            return _EPOCH + timedelta(microseconds=microseconds)
-        except OverflowError:
-            return (datetime.max if microseconds > 0 else datetime.min).replace(tzinfo=UTC)
+        data = bytes(data)
+        instant = self._known.get(data)
+        if instant is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            instant = self._known[data] = _instant(int.from_bytes(data, "big", signed=True))
+        return instant
+
+
+def _instant(microseconds: int) -> datetime:
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return (datetime.max if microseconds > 0 else datetime.min).replace(tzinfo=UTC)
 
 
 def as_uuid(text: str) -> UUID | None:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from psycopg import errors
 
-from jobcontract.contract import Step
 from jobcontract.errors import InstallationError
+from jobcontract.side_doors import Step
 from jobcontract_postgres.connection import Connection
 from jobcontract_postgres.indexes import SOMEBODY_ELSE, Builder, Index, without
 from jobcontract_postgres.statements import Statements, query, quote
@@ -77,8 +77,9 @@ class Schema:
         self._quoted = quote(statements.schema)
         self._builder = Builder(statements)
 
-    def check(self, installed: Installed | None, where: str) -> None:
-        """Raise `InstallationError` unless this code can work with what is `installed` (None: nothing is).
+    def check(self, installed: Installed | None, where: str) -> int:
+        """The version that is `installed` (None: nothing is). Raises `InstallationError` unless this code can
+        work with it.
 
         Code and schema of two neighbouring versions may work together, so that either can be upgraded first,
         under load: a migration says what it still puts up with, and the code what it needs.
@@ -96,6 +97,7 @@ class Schema:
                 f"{name} has version {installed.version}, and this jobcontract knows {VERSION}; "
                 "upgrade the package jobcontract"
             )
+        return installed.version
 
     def read_installed(self, connection: Connection) -> Installed | None:
         """What is installed; None when nothing is."""

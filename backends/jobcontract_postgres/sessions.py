@@ -4,13 +4,13 @@ contract's.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Final, LiteralString
 
 import psycopg
 
-from jobcontract.contract import Row, Statement
+from jobcontract.errors import StoreError
+from jobcontract.side_doors import Row, Statement
 from jobcontract_postgres.capabilities import Facts, read_facts
 from jobcontract_postgres.connection import Connection, Pool
 from jobcontract_postgres.failures import from_statement, is_missing_object
@@ -31,6 +31,30 @@ _SESSION: Final[LiteralString] = (
 )
 
 
+class Session:
+    """See `Sessions.session`. A class and no generator, for a registration waits for every microsecond."""
+
+    __slots__ = ("_checked", "_connection", "_sessions")
+
+    def __init__(self, sessions: Sessions, checked: bool) -> None:
+        self._sessions = sessions
+        self._checked = checked
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> Connection:
+        try:
+            connection = self._connection = self._sessions.open(self._checked)
+        except psycopg.Error as error:
+            raise self._sessions.failure(error) from None
+        return connection
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        assert self._connection is not None
+        self._sessions.give_back(self._connection)
+        if isinstance(error, psycopg.Error):
+            raise self._sessions.failure(error) from None
+
+
 class Sessions:
     """Where every call of the driver gets its connection."""
 
@@ -45,39 +69,60 @@ class Sessions:
         """The deadline of a call, in seconds."""
         self._facts: Facts | None = None
         self._fits = False
+        self._version = 0
 
-    @contextmanager
-    def session(self, *, checked: bool = True) -> Generator[Connection]:
-        """A connection for one call. `checked`: only if the schema is of our version.
+    def session(self, *, checked: bool = True) -> Session:
+        """A connection for one call, as a context. `checked`: only if the schema is of our version.
 
         psycopg's errors inside come out as `StoreError` and `StoreUnavailable`.
         """
-        try:
-            connection = self._pool.take(self.timeout)
+        return Session(self, checked)
+
+    def open(self, checked: bool) -> Connection:
+        """What a `Session` begins with."""
+        connection = self._pool.take(self.timeout)
+        if not (connection.is_set_up and (self._fits or not checked)):
             try:
                 self.set_up(connection)
                 if checked and not self._fits:
-                    self._schema.check(self._schema.read_installed(connection), self._server.where)
+                    self._version = self._schema.check(
+                        self._schema.read_installed(connection), self._server.where
+                    )
                     self._fits = True
-                yield connection
-            finally:
+            except BaseException:
                 self._pool.give_back(connection)
-        except psycopg.Error as error:
-            if is_missing_object(error):
-                self._fits = False
-            raise from_statement(error, self._server.where) from None
+                raise
+        return connection
+
+    def give_back(self, connection: Connection) -> None:
+        """What a `Session` ends with."""
+        self._pool.give_back(connection)
+
+    def failure(self, error: psycopg.Error) -> StoreError:
+        """What an error in a session means."""
+        if is_missing_object(error):
+            self._fits = False
+        return from_statement(error, self._server.where)
 
     def run(self, statement: str, parameters: Sequence[object], *, checked: bool = True) -> list[Row]:
         """One statement, committed when it returns. `checked`: see `session`."""
         with self.session(checked=checked) as connection:
             return self.send(connection, Statement(statement, parameters))
 
-    def send(self, connection: Connection, statement: Statement) -> list[Row]:
-        """`statement` on the connection of a session."""
+    def send(self, connection: Connection, statement: Statement, *, small: bool = False) -> list[Row]:
+        """`statement` on the connection of a session. `small`: with few rows, and sent often."""
         if self._begins:
             with connection.transaction():
-                return _execute(connection, statement)
-        return _execute(connection, statement)
+                return _execute(connection, statement, small)
+        return _execute(connection, statement, small)
+
+    @property
+    def schema_version(self) -> int:
+        """The version of the installed schema; asks for it the first time. Raises `StoreError`."""
+        if not self._fits:
+            with self.session():
+                pass
+        return self._version
 
     @property
     def facts(self) -> Facts:
@@ -126,7 +171,7 @@ class Sessions:
         self._pool.close()
 
 
-def _execute(connection: Connection, statement: Statement) -> list[Row]:
-    return connection.execute(
-        query(statement.sql), statement.parameters, prepare=True, binary=True
-    ).fetchall()
+def _execute(connection: Connection, statement: Statement, small: bool) -> list[Row]:
+    text = query(statement.sql)
+    cursor = connection.kept_cursor(text) if small else connection.cursor(binary=True)
+    return cursor.execute(text, statement.parameters, prepare=True).fetchall()

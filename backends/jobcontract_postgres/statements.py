@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from importlib.resources import files
 
 from psycopg import sql
 
-_PLACE = re.compile(r"\{(schema|name|channel|history|wake|moved|gate|live|pass)\}")
+_PLACE = re.compile(r"\{(schema|name|channel|history|wake|moved|gate|live|pass|ended|unchanged)\}")
 _PARAMETER = re.compile(r"(?<!%)%s")
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _MAX_IDENTIFIER_BYTES = 63
@@ -43,6 +44,8 @@ class Statements:
         self.schema = schema
         self.channel = channel_name(schema)
         self.register = self._verb("register")
+        self.register_on_old_schema = self._verb("register", unchanged="false")
+        self.register_one = self._verb("register_one")
         self.register_lookup = self._verb("register_lookup")
         self.claim = self._verb("claim")
         self.complete = self._verb("complete")
@@ -100,49 +103,53 @@ class Statements:
 
     def prune_rest(self) -> str:
         """`prune`, of the history's safety net instead of all of it."""
-        return self._verb("prune", history="done_jobs_rest")
+        return self._verb("prune", history=quote("done_jobs_rest"))
 
     def free_keys(self, partition: str) -> str:
         """See ``sql/free_keys.sql``."""
-        return self._verb("free_keys", history=partition)
+        return self._verb("free_keys", history=quote(partition))
 
     def register_by_itself(self, parameters: Sequence[object]) -> str:
         """See ``sql/register_by_itself.sql``, with the parameters in it."""
-        text = self._fill("register_by_itself", "done_jobs")
+        text = self._fill("register_by_itself", {})
         first, *rest = (part.replace("%%", "%") for part in _PARAMETER.split(text))
         literals = (sql.Literal(parameter).as_string() for parameter in parameters)
         return first + "".join(literal + text for literal, text in zip(literals, rest, strict=True))
 
-    def _verb(self, name: str, history: str = "done_jobs") -> str:
+    def _verb(self, name: str, **places: str) -> str:
         # Comments go, because psycopg caches its translation of a statement only below 4096 characters. The
         # name stays, for those who read pg_stat_activity.
-        return f"/* jobcontract {name} */ {self._fill(name, history)}"
+        return f"/* jobcontract {name} */ {self._fill(name, places)}"
 
     def _literal(self, text: str) -> str:
         return sql.Literal(text).as_string().replace("%", "%%")
 
-    def _fill(self, name: str, history: str) -> str:
+    def _fill(self, name: str, places: Mapping[str, str]) -> str:
         # Statements take parameters, so a percent sign in a name must be doubled.
         values = {
             "schema": quote(self.schema).replace("%", "%%"),
             "name": self._literal(self.schema),
             "channel": self._literal(self.channel),
-            "history": quote(history),
+            "history": quote("done_jobs"),
             "gate": self._literal(f"{quote(self.schema)}.gate"),
             "live": self._literal(f"{quote(self.schema)}.live_jobs"),
             # Of an installation: in one transaction, jobs may be registered in two of them.
             "pass": self._literal(f"jobcontract.pass_{_digest(self.schema)}"),
+            **places,
         }
         text = _COMMENT.sub("", _text("sql", f"{name}.sql"))
-        for part in ("wake", "moved"):
-            if f"{{{part}}}" in text:
-                values[part] = self._fill(part, history).strip()
+        for part in ("wake", "moved", "ended", "unchanged"):
+            if part not in values and f"{{{part}}}" in text:
+                values[part] = self._fill(part, places).strip()
         return _PLACE.sub(lambda place: values[place[1]], text)
 
 
+@lru_cache(maxsize=256)
 def query(statement: str) -> bytes:
     """`statement` as psycopg takes it: of strings only literal ones, to keep values out. Ours come from
     files, and values are parameters.
+
+    The same object each time, for psycopg looks it up by its hash, and an object keeps its own.
     """
     return statement.encode()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from jobcontract.contract import Dialect, Row, Statement, Transaction
+from jobcontract.side_doors import Dialect, Row, Statement, Transaction
 from jobcontract_postgres.connection import Connection
 from jobcontract_postgres.sessions import Sessions
 from jobcontract_postgres.statements import Statements, query, quote

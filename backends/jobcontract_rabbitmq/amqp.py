@@ -341,8 +341,9 @@ class Channel:
         new.
         """
         if self._prefetch != credit:
-            await self._call(lambda done: self._raw.basic_qos(prefetch_count=credit, callback=done))
+            # Before it is sent: a `barrier` in between would set the former one again, for this consumer.
             self._prefetch = credit
+            await self._call(lambda done: self._raw.basic_qos(prefetch_count=credit, callback=done))
 
         self.connection.deliveries.expect(self._raw.channel_number, tag, on_delivery)
         await self._call(

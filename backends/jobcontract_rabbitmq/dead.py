@@ -15,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from uuid import UUID
 
-from jobcontract.contract import JobRecord, Page, State, StoredJob
+from jobcontract.contract import JobRecord, State
+from jobcontract.side_doors import Page, StoredJob
 from jobcontract_rabbitmq.amqp import NOT_FOUND, Channel, ChannelClosed, ConnectionLost
 from jobcontract_rabbitmq.link import Link
 from jobcontract_rabbitmq.message import Message, Reading, read
@@ -202,7 +203,7 @@ def _stored(dead: _Dead) -> StoredJob:
         record=dead.record,
         state=State.DEAD,
         attempt=history.attempts,
-        created_at=_created_at(dead.record.id),
+        created_at=history.created_at or created_at(dead.record.id),
         finished_at=history.died_at,
         lease_expires_at=None,
         last_error=history.error,
@@ -210,7 +211,7 @@ def _stored(dead: _Dead) -> StoredJob:
     )
 
 
-def _created_at(job_id: str) -> datetime:
+def created_at(job_id: str) -> datetime:
     """The instant in a UUIDv7, which is when the producer made the job."""
     identifier = UUID(job_id)
     return _EPOCH + timedelta(milliseconds=identifier.int >> 80 if identifier.version == 7 else 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from jobcontract.contract import Ailment
+from jobcontract.side_doors import Ailment
 from jobcontract_rabbitmq import installation
 from jobcontract_rabbitmq.amqp import INEQUIVALENT, REFUSED, Channel, ChannelClosed, Connection
 from jobcontract_rabbitmq.frames import Properties

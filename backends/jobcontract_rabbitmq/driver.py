@@ -30,36 +30,43 @@ from uuid import UUID
 
 from jobcontract.config import StoreSettings
 from jobcontract.contract import (
-    Ailment,
     Capabilities,
     ClaimedRecord,
-    Expectations,
     Failure,
     JobRecord,
     Lease,
-    Page,
     Registration,
     Rescued,
-    Step,
-    StoredJob,
     Verdict,
-    side_doors_of,
 )
 from jobcontract.errors import StoreError, StoreUnavailable
+from jobcontract.side_doors import (
+    Ailment,
+    Expectations,
+    MovedJob,
+    Page,
+    Step,
+    StoredJob,
+    TakenCopy,
+    side_doors_of,
+)
 from jobcontract_rabbitmq import diagnosis, installation
 from jobcontract_rabbitmq.amqp import ChannelClosed, ConnectionLost
 from jobcontract_rabbitmq.dead import DeadJobs
 from jobcontract_rabbitmq.intake import Intake
 from jobcontract_rabbitmq.iothread import IOThread
 from jobcontract_rabbitmq.link import Link, Target
+from jobcontract_rabbitmq.message import filler
+from jobcontract_rabbitmq.moving import Moving
 from jobcontract_rabbitmq.options import RabbitOptions
 from jobcontract_rabbitmq.problems import Problems
-from jobcontract_rabbitmq.publisher import Publisher
+from jobcontract_rabbitmq.publisher import Outcome, Publisher
 from jobcontract_rabbitmq.registering import Registering
 from jobcontract_rabbitmq.server import Server, capabilities_of
 from jobcontract_rabbitmq.settling import Settling
-from jobcontract_rabbitmq.tap import Delivery, QueueMissing
-from jobcontract_rabbitmq.topology import Topology
+from jobcontract_rabbitmq.taking import Taking
+from jobcontract_rabbitmq.tap import LONGEST_FILLING, Delivery, QueueMissing
+from jobcontract_rabbitmq.topology import Address, Topology
 
 Result = TypeVar("Result")
 
@@ -92,7 +99,9 @@ class RabbitDriver:
             self._create if self._options.create_queues else None,
         )
         self._settling = Settling(self._publisher, self._topology)
-        self._intake = Intake(self._consuming, self._topology, self._give_back)
+        self._taking = Taking(self._consuming, self._topology, self._options.queues, self._fill)
+        self._moving = Moving(self._publisher, self._topology, self._problems, self._create)
+        self._intake = Intake(self._consuming, self._topology, self._give_back, self._fill)
         self._dead = DeadJobs(self._consuming, self._publisher, self._topology, self._options.queues)
         self._reading_time = max(self._timeout, _READING)
         self._capabilities: Capabilities | None = None
@@ -118,7 +127,7 @@ class RabbitDriver:
         claimed: list[ClaimedRecord] = []
         while len(claimed) < limit:
             deliveries = self._run("claiming jobs", partial(self._claim, queues, limit - len(claimed)))
-            expires_at = datetime.now(UTC) + self._options.consumer_timeout
+            now, by_our_clock = datetime.now(UTC), time.monotonic()
             spent: list[Delivery] = []
             for delivery in deliveries:
                 reading = delivery.reading = delivery.read().claimed()
@@ -126,6 +135,8 @@ class RabbitDriver:
                     spent.append(delivery)
                     continue
                 history = reading.history
+                waited = timedelta(seconds=by_our_clock - delivery.arrived)  # which the server counts, too
+                expires_at = now + self._options.consumer_timeout - waited
                 held = Lease(
                     reading.record.id,
                     delivery.tap.address.queue,
@@ -215,6 +226,24 @@ class RabbitDriver:
         )
         return [job_id in revived for job_id in job_ids]
 
+    def carry(self, jobs: Sequence[MovedJob], name: str) -> list[str | None]:
+        """Publish each to where it belongs. There are no keys here."""
+        self._run("storing moved jobs", lambda: self._moving.carry(jobs, name, self._until()))
+        return [None] * len(jobs)
+
+    def copies_of(self, leases: Sequence[Lease]) -> list[str | None]:
+        """As the headers of their messages say."""
+        return self._run("reading copies", lambda: self._settling.copies_of(self._intake, leases))
+
+    def take(self, queues: Sequence[str], limit: int) -> list[TakenCopy]:
+        """Consume, and acknowledge nothing yet."""
+        taking = self._taking
+        return self._run("taking jobs", lambda: taking.take(queues, limit), longest=self._reading_time)
+
+    def drop(self, tokens: Sequence[str]) -> int:
+        """Acknowledge."""
+        return self._run("dropping jobs", lambda: self._taking.drop(tokens))
+
     # -- On the loop ---------------------------------------------------------------------------------
 
     async def _ask_capabilities(self) -> Capabilities:
@@ -253,6 +282,21 @@ class RabbitDriver:
     async def _give_back(self, spare: Sequence[Delivery]) -> None:
         with suppress(StoreError):  # they go back when the connection breaks
             await self._settling.give_back(spare, self._until())
+
+    async def _fill(self, address: Address, count: int) -> bool:
+        connection = self._publishing.connection
+        if connection is not None and connection.blocked is not None:
+            return False
+        route = self._topology.to_ready(address)
+        fillers = [filler(route) for _ in range(count)]
+        publishing = asyncio.ensure_future(self._publisher.publish(fillers, self._until()))
+        # Not cut short: that would cost everybody who publishes on this connection the answers.
+        done, _ = await asyncio.wait({publishing}, timeout=LONGEST_FILLING)
+        try:
+            outcomes = [outcome for each in done for outcome in each.result().outcomes]
+        except StoreError:
+            return False
+        return bool(outcomes) and all(outcome is Outcome.CONFIRMED for outcome in outcomes)
 
     async def _wait(self, queues: Sequence[str], end: float) -> bool:
         loop = asyncio.get_running_loop()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from jobcontract.contract import Step
 from jobcontract.errors import StoreError
+from jobcontract.side_doors import Step
 from jobcontract_rabbitmq.amqp import INEQUIVALENT, NOT_FOUND, REFUSED, Channel, ChannelClosed, Connection
 from jobcontract_rabbitmq.iothread import all_of
 from jobcontract_rabbitmq.topology import Binding, Exchange, Object, Queue

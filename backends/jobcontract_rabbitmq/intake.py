@@ -3,7 +3,15 @@
 A consumer is given what it did not ask for just now, and what it was given is nobody else's. So the credit of
 our consumers follows the claims: it is given for what is there and was asked for, and, while somebody waits,
 within the *allowance*: how many jobs he said he can take and did not get yet (it grows by one with each job
-that is settled). What came and nobody claimed for `SPARE` goes back to its queue.
+that is settled). A job that is settled makes room for the next one only in a backlog, while claims follow
+each other closely and get all that they ask for: what is fetched for a claim that comes late is late, too.
+
+Who waits has a credit of one for each queue and priority, for one job is enough to be woken. Credit that is
+left open is dear: it has to be used up before its consumer can be cancelled (see `jobcontract_rabbitmq.tap`).
+
+What came and nobody claimed for `SPARE` goes back to its queue, and that is behind all others. It stays for
+as long as others are there, up to `LONGEST_KEPT`: an idle worker would have taken those, so that nobody
+misses it, and the order is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +24,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from jobcontract_rabbitmq.amqp import ChannelClosed, ConnectionLost
 from jobcontract_rabbitmq.iothread import all_of
 from jobcontract_rabbitmq.link import Link
-from jobcontract_rabbitmq.tap import Delivery, QueueMissing, Tap
+from jobcontract_rabbitmq.tap import Delivery, Fill, QueueMissing, Tap
 from jobcontract_rabbitmq.topology import Address, Topology
 
 SPARE = 0.25
@@ -25,8 +33,16 @@ SPARE = 0.25
 LONGEST_SPARE = 1.0
 """Seconds that a delivery is kept for one who comes back and takes others, of a better priority."""
 
-_LOOK_AGAIN = 0.05
-"""Seconds between looks at a queue that one waits for and can't listen to."""
+LONGEST_KEPT = 10.0
+"""Seconds that a delivery is kept while there are others that nobody took."""
+
+PROMPT = 0.1
+"""Seconds between claims that follow each other closely."""
+
+_FIRST_LOOK, _LONGEST_LOOK = 0.05, 0.5
+"""Seconds between looks at queues that one waits for and can't listen to, because they are missing or there
+is no hand for them; each pause is twice as long.
+"""
 
 GiveBack = Callable[[Sequence[Delivery]], Awaitable[None]]
 
@@ -34,14 +50,17 @@ GiveBack = Callable[[Sequence[Delivery]], Awaitable[None]]
 class Intake:
     """The consuming half of a driver. Belongs to the driver's loop."""
 
-    def __init__(self, link: Link, topology: Topology, give_back: GiveBack) -> None:
+    def __init__(self, link: Link, topology: Topology, give_back: GiveBack, fill: Fill) -> None:
         self._link = link
         self._topology = topology
         self._give_back = give_back
+        self._fill_up = fill
         self._taps: dict[Address, Tap] = {}
         self._by_epoch: dict[str, Tap] = {}
         self._filling = asyncio.Lock()
         self._allowance = 0
+        self._took_at = float("-inf")
+        self._eager = False
         self._waited_for: Counter[str] = Counter()
         self._waiters: set[asyncio.Future[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
@@ -52,7 +71,10 @@ class Intake:
     async def claim(self, queues: Sequence[str], limit: int) -> list[Delivery]:
         """At most `limit` deliveries, by priority. Raises `QueueMissing` when none of the queues exists."""
         levels = self._levels(queues)
+        prompt = time.monotonic() - self._took_at < PROMPT
         async with self._filling:
+            if self._closed:
+                raise ConnectionLost("the driver is closed")
             self._allowance = limit
             await self._fill(levels, limit)
             taken: list[Delivery] = []
@@ -61,6 +83,9 @@ class Intake:
                 for tap, share in zip(taps, shares, strict=True):
                     taken += tap.take(share)
             self._allowance -= len(taken)
+        self._eager = prompt and len(taken) == limit
+        if taken:
+            self._took_at = time.monotonic()
         self._note_asked(levels)
         return taken
 
@@ -99,6 +124,13 @@ class Intake:
         self._allowance += count
         self._sweep_soon()
 
+    async def before_ack(self, tap: Tap, deliveries: Iterable[Delivery]) -> None:
+        """To be awaited before the `deliveries` of `tap` are acknowledged: decides whether as many others may
+        come. Raises `ChannelClosed` or `ConnectionLost`.
+        """
+        waited_for = self._waited_for[tap.address.queue] > 0
+        await tap.before_ack(deliveries, refill=self._eager, stay=waited_for)
+
     def claimed(self, token: str, job_id: str) -> Delivery | None:
         """The delivery that `token` is current for."""
         tap = self._by_epoch.get(token.partition(".")[0])
@@ -112,15 +144,16 @@ class Intake:
         taps = [tap for level in levels for tap in level]
         loop = asyncio.get_running_loop()
         self._waited_for.update(queues)
+        look = _FIRST_LOOK
         try:
             while not self._closed:
                 if await self._listen(taps):
                     return True
                 change = loop.create_future()
                 self._waiters.add(change)
-                # A queue that is missing, or that there is no hand for, is looked at instead.
-                deaf = not all(tap.listening for tap in taps)
-                pause = min(_LOOK_AGAIN if deaf else until - loop.time(), until - loop.time())
+                pause = until - loop.time()
+                if not all(tap.listening for tap in taps):
+                    pause, look = min(pause, look), min(look * 2, _LONGEST_LOOK)
                 try:
                     async with asyncio.timeout(max(pause, 0)):
                         await change
@@ -141,14 +174,23 @@ class Intake:
     async def _listen(self, taps: Sequence[Tap]) -> bool:
         """Let each of `taps` bring something, if there are hands for it; whether something is there."""
         async with self._filling:
+            if self._closed:
+                return False
+            if self._spare_allowance() < sum(not tap.listening for tap in taps):
+                await self._take_back_credit(taps)
             silent = await _count_ready([tap for tap in taps if not tap.listening])
             if any(silent.values()) or any(tap.buffer for tap in taps):
                 return True
-            share = self._spare_allowance() // len(silent) if silent else 0
-            if share > 0:
-                await all_of(tap.listen(share) for tap in silent)
+            if silent and self._spare_allowance() >= len(silent):
+                await all_of(tap.listen(1) for tap in silent)
                 self._sweep_soon()
             return any(tap.buffer for tap in taps)
+
+    async def _take_back_credit(self, taps: Iterable[Tap]) -> None:
+        """A drain leaves credit behind: more than there are hands for, or all of it at one priority."""
+        for tap in taps:
+            if tap.free > 1:
+                await tap.stop_listening()
 
     def _on_change(self) -> None:
         self._sweep_soon()
@@ -193,6 +235,11 @@ class Intake:
 
     async def _stand_down(self, tap: Tap) -> None:
         await tap.stop_listening()
+        if not await _is_missed(tap):
+            return
+        await self._empty(tap)
+
+    async def _empty(self, tap: Tap) -> None:
         spare = tap.give_up_buffer()
         if spare:
             await self._give_back(spare)
@@ -207,8 +254,9 @@ class Intake:
             return
         async with self._filling:
             try:
+                await all_of(tap.stop_listening() for tap in self._taps.values())
                 for tap in self._taps.values():
-                    await self._stand_down(tap)
+                    await self._empty(tap)
             except (ChannelClosed, ConnectionLost):
                 return
 
@@ -221,8 +269,17 @@ class Intake:
         tap = self._taps.get(address)
         if tap is None:
             name = self._topology.ready_queue(address)
-            tap = self._taps[address] = Tap(self._link, address, name, self._by_epoch, self._on_change)
+            tap = self._taps[address] = Tap(
+                self._link, address, name, self._by_epoch, self._on_change, self._fill_up
+            )
         return tap
+
+
+async def _is_missed(tap: Tap) -> bool:
+    """Whether somebody else may be waiting for what is in the buffer of `tap`."""
+    if not tap.buffer or time.monotonic() - tap.buffer[0].arrived > LONGEST_KEPT:
+        return True
+    return not (await _count_ready([tap])).get(tap)
 
 
 async def _count_ready(taps: Sequence[Tap]) -> dict[Tap, int]:

@@ -9,6 +9,9 @@ message_id, type     the job's id and kind, for people who look at the broker
 ``run_at``           of a job that came back: when it is, or was, due (milliseconds since 1970, our clock)
 ``error``            the last error
 ``died_at``          of a dead job: when (milliseconds since 1970, our clock)
+``created_at``       of a job that was moved here: when it was registered (milliseconds since 1970)
+``copy``             of a job that was moved here: the name of this copy
+``filler``           of a message that is no job: it takes the place of one (see `jobcontract_rabbitmq.tap`)
 ===================  ==================================================================================
 
 All are absent where they would be 0 or empty.
@@ -19,11 +22,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from secrets import token_hex
 from typing import NamedTuple
 from uuid import UUID
 
-from jobcontract.contract import JobRecord
+from jobcontract.contract import JobRecord, State
 from jobcontract.records import Undecodable, from_envelope, to_envelope
+from jobcontract.side_doors import MovedJob
 from jobcontract_rabbitmq.frames import Properties
 from jobcontract_rabbitmq.topology import Route
 
@@ -50,6 +55,10 @@ class History(NamedTuple):
     """None where the envelope's is still the one."""
     error: str | None = None
     died_at: datetime | None = None
+    created_at: datetime | None = None
+    """None where the id tells."""
+    copy: str = ""
+    """The name of this copy of the job, where it came by a move. See `CarriesCopies`."""
 
     @classmethod
     def of(cls, headers: Mapping[str, object]) -> History:
@@ -62,6 +71,8 @@ class History(NamedTuple):
             run_at=_instant(headers.get("run_at")),
             error=error if isinstance(error := headers.get("error"), str) else None,
             died_at=_instant(headers.get("died_at")),
+            created_at=_instant(headers.get("created_at")),
+            copy=copy if isinstance(copy := headers.get("copy"), str) else "",
         )
 
     def claimed(self) -> History:
@@ -75,12 +86,14 @@ class History(NamedTuple):
             found["attempts"] = self.attempts
         if self.refunded:
             found["refunded"] = self.refunded
-        if self.run_at is not None:
-            found["run_at"] = (self.run_at - _EPOCH) // _MILLISECOND
         if self.error is not None:
             found["error"] = self.error
-        if self.died_at is not None:
-            found["died_at"] = (self.died_at - _EPOCH) // _MILLISECOND
+        if self.copy:
+            found["copy"] = self.copy
+        for name in ("run_at", "died_at", "created_at"):
+            at: datetime | None = getattr(self, name)
+            if at is not None:
+                found[name] = (at - _EPOCH) // _MILLISECOND
         return found
 
 
@@ -140,9 +153,31 @@ def _name_of(message_id: str | None, body: bytes) -> UUID:
 
 def first_message(record: JobRecord, route: Route, now: datetime) -> Message:
     """The message of a job that is registered. Its run_at is `now` where it says none."""
-    if record.run_at is None:
-        record = record._replace(run_at=now)
-    return Message(route, to_envelope(record).encode(), Properties(record.id, record.kind))
+    return Message(route, to_envelope(record, run_at=now).encode(), Properties(record.id, record.kind))
+
+
+def carried_message(job: MovedJob, route: Route, copy: str) -> Message:
+    """The message of a job that comes from another store, with its past."""
+    history = History(
+        attempts=job.attempt,
+        refunded=job.refunded,
+        error=job.last_error,
+        died_at=job.finished_at if job.state is State.DEAD else None,
+        created_at=job.created_at,
+        copy=copy,
+    )
+    body = to_envelope(job.record).encode()
+    return Message(route, body, Properties(job.record.id, job.record.kind, history.headers()))
+
+
+def filler(route: Route) -> Message:
+    """A message that is no job. Whoever gets it drops it."""
+    return Message(route, b"", Properties(token_hex(8), "jobcontract.filler", {"filler": 1}))
+
+
+def is_filler(headers: Mapping[str, object], body: bytes) -> bool:
+    """Whether such a message was delivered."""
+    return not body and "filler" in headers
 
 
 def _is_short_text(value: object) -> bool:

@@ -39,8 +39,16 @@ class Settling:
     async def complete(self, intake: Intake, leases: Sequence[Lease]) -> list[Verdict]:
         """Acknowledge. Raises `ChannelClosed` or `ConnectionLost` when nobody knows whether it arrived."""
         found = [intake.claimed(lease.token, lease.job_id) for lease in leases]
-        await _ack(intake, [delivery for delivery in found if delivery is not None])
-        return [Verdict(True, State.DONE) if delivery is not None else LOST for delivery in found]
+        held = [delivery for delivery in found if delivery is not None]
+        for delivery in held:
+            delivery.hand = Hand.GONE  # so that nobody else settles it meanwhile
+        settled = {delivery.token for delivery in await _ack(intake, held)}
+        return [Verdict(True, State.DONE) if lease.token in settled else LOST for lease in leases]
+
+    async def copies_of(self, intake: Intake, leases: Sequence[Lease]) -> list[str | None]:
+        """As the headers of their messages say; None for what is lost already."""
+        found = [_claimed(intake, lease)[1] for lease in leases]
+        return [None if reading is None else reading.history.copy for reading in found]
 
     async def extend(self, intake: Intake, leases: Sequence[Lease]) -> list[Verdict]:
         """Whether they are held, and until when. The server is asked, for it may have given a job to somebody
@@ -135,11 +143,14 @@ class Settling:
             route = self._topology.to_ready(delivery.tap.address)
             messages.append(reading.again(route, reading.history, delivery.body))
         published = await self._publisher.publish(messages, until)
+        by_tap: defaultdict[Tap, list[Delivery]] = defaultdict(list)
         for delivery, outcome in zip(spare, published.outcomes, strict=True):
             if outcome is Outcome.CONFIRMED:
-                delivery.tap.ack([delivery])
+                by_tap[delivery.tap].append(delivery)
             else:
                 delivery.tap.nack([delivery])
+        for tap, share in by_tap.items():
+            tap.ack(share)
 
     async def _move(
         self, intake: Intake, count: int, moves: Sequence[_Move], until: float
@@ -172,11 +183,22 @@ def _claimed(intake: Intake, lease: Lease) -> tuple[Delivery | None, Reading | N
     return delivery, None if delivery is None else delivery.reading
 
 
-async def _ack(intake: Intake, deliveries: Iterable[Delivery]) -> None:
+async def _ack(intake: Intake, deliveries: Iterable[Delivery]) -> list[Delivery]:
+    """Returns those that were acknowledged: others were lost before it came to that."""
     by_tap: defaultdict[Tap, list[Delivery]] = defaultdict(list)
     for delivery in deliveries:
         by_tap[delivery.tap].append(delivery)
-    for tap, share in by_tap.items():
-        tap.ack(share)
-        intake.settled(len(share))
+    settled: list[Delivery] = []
+
+    async def settle(tap: Tap, share: Sequence[Delivery]) -> None:
+        try:
+            await intake.before_ack(tap, share)
+        finally:
+            # At once: what is acknowledged later may open the credit of a consumer that is being cancelled.
+            settled.extend(tap.ack(share))
+            intake.settled(len(share))
+
+    # All of them: a channel that is closed keeps nobody from settling what is on the others.
+    await all_of(settle(tap, share) for tap, share in by_tap.items())
     await all_of(tap.barrier() for tap in by_tap)
+    return settled

@@ -1,25 +1,41 @@
-"""What is taken from one RabbitMQ queue: its channel, its consumers, its deliveries that are not settled."""
+"""What is taken from one RabbitMQ queue: its channel, its consumers, its deliveries that are not settled.
+
+A message that is on its way to a consumer when that is cancelled is returned by the server, which counts it
+as a delivery (3.10 to 4.2): an attempt is spent, of a job that may have no other, and nobody ran it. Nothing
+can be on its way to a consumer whose credit is used up. So credit that is open is used up before a consumer
+is cancelled, with *fillers*: messages of our own, which are no jobs. One of them may reach another worker in
+place of a job that came to us meanwhile; whoever gets one drops it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from secrets import token_hex
 
 from jobcontract_rabbitmq.amqp import NOT_FOUND, Channel, ChannelClosed
+from jobcontract_rabbitmq.iothread import all_of
 from jobcontract_rabbitmq.link import Link
-from jobcontract_rabbitmq.message import Reading, read
+from jobcontract_rabbitmq.message import Reading, is_filler, read
 from jobcontract_rabbitmq.topology import Address
 
 _MANY_CONSUMERS = 8
 """So many are replaced by one, as soon as no delivery can be on its way to them."""
 
-_MOST_LOOKS = 20
-"""How often to look for what is on its way."""
+LONGEST_FILLING = 2.0
+"""Seconds to use up credit that is open, before it is closed in spite of what may be on its way: a server
+that is short of memory takes no fillers.
+"""
+
+MOST_FILLERS = 100
+"""At a time."""
+
+Fill = Callable[[Address, int], Awaitable[bool]]
+"""Publishes so many fillers; whether the server has taken them, within `LONGEST_FILLING`."""
 
 
 class QueueMissing(Exception):
@@ -44,6 +60,13 @@ class Consumer:
     tag: str
     credit: int
     unsettled: int = 0
+    ending: asyncio.Future[None] | None = None
+    """Since it is being cancelled, or was, before what it holds is settled."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all of its credit is used: then nothing can be on its way to it."""
+        return self.unsettled >= self.credit
 
 
 @dataclass(slots=True, eq=False)
@@ -86,6 +109,12 @@ class _Session:
     consumers: dict[str, Consumer] = field(default_factory=dict[str, Consumer])
     unsettled: dict[int, Delivery] = field(default_factory=dict[int, Delivery])
     """By tag, in the order of the tags."""
+    filling: bool = False
+    """Whether the consumers are being filled up, to be cancelled."""
+    fillers: dict[int, Delivery] = field(default_factory=dict[int, Delivery])
+    """What came of that, by tag, and waits for the next word to the server."""
+    dropped: int = 0
+    """How many fillers came to us while we wanted jobs."""
     complete: bool = True
     """Whether `unsettled` holds all that the server counts as such, so that "all before it" is what we mean.
     """
@@ -105,6 +134,7 @@ class Tap:
         name: str,
         by_epoch: dict[str, Tap],
         on_change: Callable[[], None],
+        fill: Fill,
     ) -> None:
         """`by_epoch` is where taps are found by the epoch of their present channel. `on_change` is called
         when something arrived, and when nothing will any more.
@@ -118,6 +148,7 @@ class Tap:
         self._link = link
         self._by_epoch = by_epoch
         self._on_change = on_change
+        self._fill = fill
         self._session: _Session | None = None
         self._opening = asyncio.Lock()
         self._changing = asyncio.Lock()
@@ -179,33 +210,46 @@ class Tap:
                 self._arrived(session, consumer, tag, headers, message_id, body)
 
             await session.channel.consume(self.name, consumer.tag, more, arrived)
+        dropped = -1
+        while dropped != session.dropped:  # a filler that was in front of a job made room for it
+            dropped = session.dropped
+            await self._flush(session)
+
+    async def _flush(self, session: _Session) -> None:
+        """Return when everything has arrived that the queue had sent by now."""
         # The queue answers before it delivers, and it answers what is asked later after that.
         await session.channel.count_ready(self.name)
         await session.channel.barrier()
 
     async def stop_listening(self) -> None:
-        """Let nothing more come. What came stays, and settling it brings nothing new.
-
-        A message that is on its way while a consumer is cancelled is returned by the server, which counts
-        that as a delivery: it would have spent an attempt, and the only one it has, without ever being run.
-        So this waits for what is on its way, and looks after it for what was faster.
-        """
+        """Let nothing more come. What came stays, and settling it brings nothing new."""
         session = self._session
         if session is None or not session.consumers:
             return
         async with self._changing:
-            await self._until_quiet(session)
-            unused = await self._cancel_all(session)
-            if unused:
-                await self._fetch_returned(session, unused)
+            session.filling = True
+            try:
+                await self._use_up_credit(session)
+                unused = await self._cancel_all(session)
+                if unused:
+                    await self._fetch_returned(session, unused)
+            finally:
+                session.filling = False
+                if self._session is session and len(session.fillers) == len(session.unsettled):
+                    self.ack([])
 
-    async def _until_quiet(self, session: _Session) -> None:
-        """Nothing is on its way when every credit is used, or nobody's message is there to use it."""
-        for _ in range(_MOST_LOOKS):
-            ready = await session.channel.count_ready(self.name)
-            await session.channel.barrier()
-            if not self.free or not ready:
-                return
+    async def _use_up_credit(self, session: _Session) -> None:
+        """Fillers go to whoever's turn it is, so more of them are sent each time."""
+        until = time.monotonic() + LONGEST_FILLING
+        share = 1
+        if self.free:
+            await self._flush(session)
+        while (free := self.free) and time.monotonic() < until:
+            taken = await self._fill(self.address, min(share * free, MOST_FILLERS))
+            await self._flush(session)
+            if not taken:
+                break
+            share *= 2
 
     async def _fetch_returned(self, session: _Session, most: int) -> None:
         """Take what the server returned, which is first in its queue, and put its count right."""
@@ -226,9 +270,11 @@ class Tap:
     async def _cancel_all(self, session: _Session) -> int:
         """Returns the credit that was not used."""
         cancelled = list(session.consumers.values())
+        # At once, so that nobody cancels one a second time (pika would never answer), or gives credit back.
+        session.consumers.clear()
         for consumer in cancelled:
-            await session.channel.cancel(consumer.tag)
-            session.consumers.pop(consumer.tag, None)
+            consumer.ending = asyncio.ensure_future(session.channel.cancel(consumer.tag))
+        await all_of(consumer.ending for consumer in cancelled if consumer.ending is not None)
         await session.channel.barrier()
         return sum(consumer.credit - consumer.unsettled for consumer in cancelled)
 
@@ -254,14 +300,47 @@ class Tap:
         if session is not None and session.unsettled.get(delivery.tag) is delivery:
             delivery.hand = Hand.CLAIM
 
-    def ack(self, deliveries: Iterable[Delivery]) -> None:
-        """The messages are settled. Those of an earlier channel are not spoken of."""
+    async def before_ack(self, deliveries: Iterable[Delivery], *, refill: bool, stay: bool) -> None:
+        """To be awaited before `ack`. With `refill`, as many messages may come as will be settled; without,
+        none: consumers that have used all of their credit get none of it back, but for one if we are to
+        `stay` listening and nothing else does.
+
+        Raises `ChannelClosed` or `ConnectionLost`.
+        """
         session = self._session
         if session is None:
             return
-        tags = {delivery.tag for delivery in deliveries if delivery.epoch == session.epoch}
+        consumers = {delivery.consumer for delivery in deliveries if delivery.epoch == session.epoch}
+        if not refill:
+            for consumer in sorted(consumers, key=_credit, reverse=True):
+                if not consumer.is_full or consumer.tag not in session.consumers:
+                    continue
+                if stay and len(session.consumers) == 1:
+                    continue
+                del session.consumers[consumer.tag]
+                consumer.ending = asyncio.ensure_future(session.channel.cancel(consumer.tag))
+        # Also with `refill`: what is acknowledged before a cancel that is on its way gives the credit back.
+        endings = {consumer.ending for consumer in consumers if consumer.ending is not None}
+        if endings:
+            await all_of(endings)
+
+    def ack(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """The messages are settled. Returns those: what the server took back meanwhile is not spoken of.
+
+        In as few words as possible: what is said of more than 32 messages one by one can wait in the server
+        (3.10) until the queue took those, and is forgotten when the connection is closed right then. So
+        fillers wait for the jobs before them.
+        """
+        session = self._session
+        if session is None:
+            return []
+        ours = [each for each in deliveries if session.unsettled.get(each.tag) is each]
+        tags = {delivery.tag for delivery in ours}
+        if not session.filling:
+            tags.update(session.fillers)
+            session.fillers.clear()
         if not tags:
-            return
+            return []
         first: list[int] = []
         for tag in session.unsettled:  # as many as are the oldest of all go in one word
             if tag not in tags or not session.complete:
@@ -273,6 +352,7 @@ class Tap:
             session.channel.ack(tag)
         for tag in tags:
             self._forget(session, tag)
+        return ours
 
     def nack(self, deliveries: Iterable[Delivery]) -> None:
         """The messages go back into the queue. Costs each an attempt before RabbitMQ 4.3."""
@@ -323,13 +403,22 @@ class Tap:
         consumer.unsettled += 1
         delivery = Delivery(self, session.epoch, tag, consumer, headers, message_id, body, time.monotonic())
         session.unsettled[tag] = delivery
-        self.buffer.append(delivery)
-        self._on_change()
+        if not is_filler(headers, body):
+            self.buffer.append(delivery)
+            self._on_change()
+            return
+        delivery.hand = Hand.GONE
+        if session.filling:
+            session.fillers[tag] = delivery
+        elif self._session is session:
+            session.dropped += 1
+            self.ack([delivery])
 
     def _end(self, session: _Session) -> None:
         """The channel is gone, and with it every lease on it: the server gives the jobs to others."""
         self._lose(session.unsettled.values())
         session.unsettled.clear()
+        session.fillers.clear()
         session.consumers.clear()
         self._by_epoch.pop(session.epoch, None)
         if self._session is session:
@@ -347,6 +436,7 @@ class Tap:
         self._lose(held)
         for delivery in held:
             session.unsettled.pop(delivery.tag, None)
+            session.fillers.pop(delivery.tag, None)
         self._on_change()
 
     def _lose(self, deliveries: Iterable[Delivery]) -> None:
@@ -355,3 +445,7 @@ class Tap:
             delivery.hand = Hand.GONE
         if lost:
             self.buffer = [delivery for delivery in self.buffer if delivery.hand is Hand.BUFFER]
+
+
+def _credit(consumer: Consumer) -> int:
+    return consumer.credit

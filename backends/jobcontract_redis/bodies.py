@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-from jobcontract.contract import ClaimedRecord, JobRecord, Lease, MovedJob, State, StoredJob
+from jobcontract.contract import ClaimedRecord, JobRecord, Lease, State
+from jobcontract.side_doors import MovedJob, StoredJob
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-from jobcontract.contract import Ailment, Expectations
+from jobcontract.side_doors import Ailment, Expectations
 from jobcontract_redis.link import Link
 from jobcontract_redis.options import RedisOptions
 from jobcontract_redis.server import Facts, fields_of, read_facts

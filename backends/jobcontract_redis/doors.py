@@ -9,17 +9,9 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import cast
 
-from jobcontract.contract import (
-    Ailment,
-    Expectations,
-    NotesRead,
-    Page,
-    QueueStats,
-    State,
-    Step,
-    StoredJob,
-)
+from jobcontract.contract import State
 from jobcontract.errors import StoreError
+from jobcontract.side_doors import Ailment, Expectations, NotesRead, Page, QueueStats, Step, StoredJob
 from jobcontract_redis import diagnosis
 from jobcontract_redis.bodies import instant, milliseconds, stored_job
 from jobcontract_redis.namespace import Namespace

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, cast
 from uuid import UUID
 
-from jobcontract.contract import Arrival, Gate, JobRecord, MovedJob, Registration, State
+from jobcontract.contract import JobRecord, Registration, State
 from jobcontract.errors import StoreError
+from jobcontract.side_doors import Arrival, Gate, MovedJob
 from jobcontract_redis.bodies import departed_job, moved_words
 from jobcontract_redis.namespace import Namespace
 from jobcontract_redis.scripts import (

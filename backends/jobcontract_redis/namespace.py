@@ -17,8 +17,8 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from jobcontract.contract import Gate, Step
 from jobcontract.errors import InstallationError, StoreClosed, StoreUnavailable
+from jobcontract.side_doors import Gate, Step
 from jobcontract_redis.link import Call, Link
 from jobcontract_redis.options import RedisOptions
 from jobcontract_redis.scripts import Script

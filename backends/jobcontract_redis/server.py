@@ -16,10 +16,10 @@ from jobcontract.contract import (
     Scheduling,
     TimedLease,
     Transactional,
-    side_doors_of,
 )
 from jobcontract.durations import format_duration
 from jobcontract.errors import ConfigError, StoreError
+from jobcontract.side_doors import side_doors_of
 from jobcontract_redis.access import Location, Topology
 from jobcontract_redis.link import Link
 from jobcontract_redis.options import RedisOptions

@@ -114,7 +114,7 @@ class Waiter:
                     self._bells.discard(rung)
 
     def _is_due(self, queues: Sequence[str], end: float, bell: socket.socket) -> bool:
-        """Whether a job is due. If none is, block once before saying so: until woken, or for a while."""
+        """Whether a job is due. If none is, block once and look again: when woken, or after a while."""
         self._namespace.contact()
         # In a cluster one command can't name the keys of two slots.
         groups = [(queue,) for queue in queues] if self._namespace.link.several_slots else [tuple(queues)]
@@ -126,8 +126,7 @@ class Waiter:
             now = time.monotonic()
             if next_due == 0 or now >= end:
                 return next_due == 0
-            self._block(lines, min(end - now, _LONGEST_BLOCK, next_due or _LONGEST_BLOCK), bell)
-            return False
+            return self._block(lines, min(end - now, _LONGEST_BLOCK, next_due or _LONGEST_BLOCK), bell)
         finally:
             for line in lines:
                 self._give_back(line)
@@ -145,24 +144,29 @@ class Waiter:
                 if not any(isinstance(answer, NoScriptError) for answer in answers):
                     break
             for answer in answers:
-                later, *due = cast("list[int]", answer)
-                if due:
+                if _due(answer):
                     return 0.0
+                later = cast("list[int]", answer)[0]
                 if later >= 0:
                     seconds = max(later, 1) / 1000
                     soonest = seconds if soonest is None else min(soonest, seconds)
         return soonest
 
-    def _block(self, lines: Sequence[_Line], seconds: float, bell: socket.socket) -> None:
-        """Return when a marker was popped, or after `seconds`."""
+    def _block(self, lines: Sequence[_Line], seconds: float, bell: socket.socket) -> bool:
+        """Return when a marker was popped, or after `seconds`. Whether a job is due then: that question is
+        sent along, and the server answers it in the same breath.
+        """
         until = time.monotonic() + seconds + _MARGIN
         for line in lines:
             markers = [self._namespace.key(queue, "wake") for queue in line.queues]
-            line.send([("BZPOPMIN", *markers, f"{max(seconds, 0.001):.3f}")])
+            looks = [words_of(self._namespace.call(queue, DUE, 1), by_source=False) for queue in line.queues]
+            line.send([("BZPOPMIN", *markers, f"{max(seconds, 0.001):.3f}"), *looks])
         while waiting := [line for line in lines if line.owes]:
             for line in _await_one(waiting, until, bell):
-                if line.read() != [None]:
-                    return
+                popped, *answers = line.read()
+                if popped is not None:  # a marker may stand for a job that is due later
+                    return any(_due(answer) for answer in answers)
+        return False
 
     def _take(self, group: tuple[str, ...], end: float) -> Wire:
         with self._lock:
@@ -183,6 +187,11 @@ class Waiter:
                     self._idle.setdefault(tuple(line.queues), []).append(line.wire)
                     return
         line.wire.disconnect()
+
+
+def _due(answer: Reply) -> bool:
+    """Whether what `DUE` gave holds a job's score behind the time until the next."""
+    return isinstance(answer, list) and len(cast("list[int]", answer)) > 1
 
 
 def _await_one(lines: Sequence[_Line], until: float, bell: socket.socket) -> list[_Line]:

@@ -10,12 +10,11 @@ from jobcontract.contract import (
     Deduplication,
     Driver,
     Durability,
-    JoinsTransactions,
     Scheduling,
     TimedLease,
     Transactional,
-    side_doors_of,
 )
+from jobcontract.side_doors import JoinsTransactions, side_doors_of
 from jobcontract_sqlite.connections import Connections
 from jobcontract_sqlite.options import SQLiteOptions
 from jobcontract_sqlite.pool import FileConnections

@@ -19,10 +19,10 @@ from jobcontract.contract import (
     Registration,
     Rescued,
     State,
-    Steps,
     Verdict,
 )
 from jobcontract.errors import StoreClosed, StoreError
+from jobcontract.side_doors import Steps
 from jobcontract_sqlite import statements
 from jobcontract_sqlite.capabilities import capabilities_of
 from jobcontract_sqlite.connections import Connections

@@ -26,7 +26,10 @@ def store_error(error: sqlite3.Error, where: str) -> StoreError:
         case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_PROTOCOL | sqlite3.SQLITE_NOMEM:
             return StoreUnavailable(f"{where} could not be read or written just now: {error}; try again")
         case sqlite3.SQLITE_FULL:
-            return StoreError(f"{where} can't grow: the disk or the file's quota is full; free some space")
+            # As with every other store that is full: what can't be stored now is no fault of the job.
+            return StoreUnavailable(
+                f"{where} can't grow: the disk or the file's quota is full; free some space"
+            )
         case sqlite3.SQLITE_READONLY:
             return StoreError(
                 f"{where} can't be written: {error}; "

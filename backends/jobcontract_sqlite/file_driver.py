@@ -9,19 +9,9 @@ import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from jobcontract.contract import (
-    Ailment,
-    Dialect,
-    Expectations,
-    JobRecord,
-    Registration,
-    Row,
-    Statement,
-    Step,
-    Steps,
-    Transaction,
-)
+from jobcontract.contract import JobRecord, Registration
 from jobcontract.errors import InvalidJob, StoreError
+from jobcontract.side_doors import Ailment, Dialect, Expectations, Row, Statement, Step, Steps, Transaction
 from jobcontract_sqlite import schema
 from jobcontract_sqlite.connections import transaction
 from jobcontract_sqlite.driver import SQLiteDriver

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jobcontract.contract import Page, State
+from jobcontract.contract import State
+from jobcontract.side_doors import Page
 from jobcontract_sqlite import statements
 
 

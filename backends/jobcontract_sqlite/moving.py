@@ -7,8 +7,9 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
-from jobcontract.contract import Arrival, Gate, JobRecord, MovedJob, Registration, State, Statement
+from jobcontract.contract import JobRecord, Registration, State
 from jobcontract.errors import StoreError
+from jobcontract.side_doors import Arrival, Gate, MovedJob, Statement
 from jobcontract_sqlite import statements
 from jobcontract_sqlite.connections import Connections
 from jobcontract_sqlite.instants import from_microseconds, to_microseconds

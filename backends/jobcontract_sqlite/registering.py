@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
-from jobcontract.contract import JobRecord, Registration, Row, State, Statement, Steps
+from jobcontract.contract import JobRecord, Registration, State
 from jobcontract.errors import StoreClosed, StoreError
+from jobcontract.side_doors import Row, Statement, Steps
 from jobcontract_sqlite import statements
 from jobcontract_sqlite.instants import to_microseconds
 

@@ -10,18 +10,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any, TypeAlias
 
-from jobcontract.contract import (
-    LOST,
-    ClaimedRecord,
-    JobRecord,
-    Lease,
-    QueueStats,
-    State,
-    StoredJob,
-    Verdict,
-)
+from jobcontract.contract import LOST, ClaimedRecord, JobRecord, Lease, State, Verdict
+from jobcontract.side_doors import QueueStats, StoredJob
 from jobcontract_sqlite.instants import from_microseconds, to_duration
 
 Row: TypeAlias = tuple[Any, ...]  # Any: SQLite's columns; the tables are STRICT, which keeps their types
@@ -100,9 +93,13 @@ def stored_job(row: Row) -> StoredJob:
     )
 
 
+LATELY = timedelta(seconds=10)
+"""Over how long the rate of completions is taken."""
+
+
 def queue_stats(row: Row) -> QueueStats:
     """A row of stats.sql."""
-    queue, ready, scheduled, running, expired, dead, done, cancelled, oldest_ready, paused = row
+    queue, ready, scheduled, running, expired, dead, done, cancelled, oldest_ready, paused, lately = row
     return QueueStats(
         queue=queue,
         ready=ready,
@@ -114,6 +111,7 @@ def queue_stats(row: Row) -> QueueStats:
         cancelled=cancelled,
         oldest_ready=None if oldest_ready is None else to_duration(oldest_ready),
         paused=bool(paused),
+        done_per_second=lately / LATELY.total_seconds(),
     )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
-from jobcontract.contract import Step
 from jobcontract.errors import InstallationError
+from jobcontract.side_doors import Step
 
 
 class Migration(NamedTuple):

@@ -48,7 +48,7 @@ _DOORS: dict[Feature, str] = {
     "prune": "prune",
     "pause": "pause queues",
     "notes": "keep the place of schedules",
-    "move": "move to and from another store",
+    "move": "move jobs without a journal elsewhere",
 }
 
 

@@ -16,8 +16,9 @@ from jobcontract.cli.job_output import each_job, print_page, print_sheets
 from jobcontract.cli.jobs import fail_for_missing
 from jobcontract.cli.output import confirm, count, instant_json, note, print_json, progress, say
 from jobcontract.cli.session import Session, pass_session
-from jobcontract.contract import DeadLetters, State
+from jobcontract.contract import State
 from jobcontract.errors import StoreError
+from jobcontract.side_doors import DeadLetters
 from jobcontract.status import JobStatus
 
 queue_option = click.option("--queue", metavar="QUEUE", help="Dead jobs of this queue only.")

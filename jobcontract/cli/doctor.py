@@ -15,8 +15,8 @@ from jobcontract.cli.exits import CommandFailed
 from jobcontract.cli.output import print_json, say
 from jobcontract.cli.parameters import as_duration
 from jobcontract.cli.session import Session, pass_session
-from jobcontract.contract import Ailment, Expectations
 from jobcontract.doctor import examine
+from jobcontract.side_doors import Ailment, Expectations
 
 _AT_ONCE = 8
 """Each store that does not answer takes its own deadline; together they take one."""

@@ -11,8 +11,8 @@ from jobcontract.cli.escape import escape, one_line
 from jobcontract.cli.exits import CommandFailed
 from jobcontract.cli.output import note, print_json, say
 from jobcontract.cli.session import Session, pass_session
-from jobcontract.contract import Step
 from jobcontract.errors import JobContractError
+from jobcontract.side_doors import Step
 
 
 @click.command(

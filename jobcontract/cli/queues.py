@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from jobcontract.backend import Backend
 from jobcontract.cli.command import Command, Group, json_option
 from jobcontract.cli.escape import escape
 from jobcontract.cli.output import Column, note, print_json, say, show
 from jobcontract.cli.session import Session, pass_session
+from jobcontract.errors import Unsupported
 
 names_argument = click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 
@@ -50,12 +52,28 @@ def list_queues(session: Session, as_json: bool) -> None:
 def pause(session: Session, names: tuple[str, ...]) -> None:
     """Let no worker start jobs of these queues until they are resumed.
 
-    Jobs can still be registered, and those that run go on to their end. A pause outlives restarts.
+    Jobs can still be registered, and those that run go on to their end. A pause outlives restarts. A queue
+    that holds no jobs can be paused too, and is named then, for the name may be mistyped.
     """
     backend = session.backend()
     for name in names:
         backend.pause(name)
         say(f"{escape(name)} is paused")
+    for name in sorted({*names} & _empty(backend)):
+        note(f"{name} holds no jobs; if that was mistyped, `jobctl queues resume {name}` takes it back")
+
+
+def _empty(backend: Backend) -> set[str]:
+    """Those paused queues in which there is no job of any state, as far as the store can tell."""
+    try:
+        found = backend.stats()
+    except Unsupported:
+        return set()
+    return {
+        each.queue
+        for each in found
+        if not any((each.ready, each.scheduled, each.running, each.dead, each.done, each.cancelled))
+    }
 
 
 @queues.command(cls=Command, examples=("jobctl queues resume mail",))

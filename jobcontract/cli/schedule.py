@@ -287,8 +287,8 @@ def print_sql(session: Session, names: tuple[str, ...]) -> None:
 
     Contacts nothing.
     """
-    from jobcontract.contract import RegistersByStatement
     from jobcontract.schedules.pg_cron import pg_cron_sql
+    from jobcontract.side_doors import RegistersByStatement
 
     for store, found in _by_backend(session, names).items():
         driver = session.backend(store).driver

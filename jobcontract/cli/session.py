@@ -12,9 +12,9 @@ import click
 from jobcontract.backend import Backend
 from jobcontract.cli.escape import escape, without_url_passwords
 from jobcontract.config import Settings, StoreSettings, load_settings
-from jobcontract.contract import Located
 from jobcontract.errors import ConfigError
 from jobcontract.registry import get_backend
+from jobcontract.side_doors import Located
 from jobcontract.url import StoreURL
 
 

@@ -16,10 +16,10 @@ from jobcontract.cli.escape import ascii_json, one_line
 from jobcontract.cli.output import Cell, Column, console_on_stdout, note, print_json, say, show, table
 from jobcontract.cli.parameters import as_duration
 from jobcontract.cli.session import Session, pass_session
-from jobcontract.contract import COUNTED_UP_TO, OUTBOX_COUNTED_UP_TO, OutboxStats, QueueStats
 from jobcontract.durations import format_duration
 from jobcontract.errors import StoreError
 from jobcontract.observation import Observation, Rates, observe
+from jobcontract.side_doors import COUNTED_UP_TO, OUTBOX_COUNTED_UP_TO, OutboxStats, QueueStats
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,16 +9,8 @@ import pytest
 
 from jobcontract.conformance.chapter import Chapter
 from jobcontract.conformance.store import NOTHING, QUEUE, Store, failure, job, jobs, leases_of
-from jobcontract.contract import (
-    ConnectionLease,
-    Deduplication,
-    Durability,
-    Installation,
-    JoinsTransactions,
-    TimedLease,
-    Transactional,
-    side_doors_of,
-)
+from jobcontract.contract import ConnectionLease, Deduplication, Durability, TimedLease, Transactional
+from jobcontract.side_doors import Installation, JoinsTransactions, side_doors_of
 
 
 class CapabilitiesChapter(Chapter):
@@ -73,7 +65,7 @@ class CapabilitiesChapter(Chapter):
             if not isinstance(first, Installation):
                 return
             planned = first.install(dry_run=True)
-            assert planned, "a dry run on an empty store has steps"
+            assert bool(planned) != store.harness.installed, "a dry run on an empty store has steps"
             assert first.install(dry_run=True) == planned, "a dry run changed the store"
             store.at_once(*(client.install for client in clients if isinstance(client, Installation)))
             assert [client.install() for client in clients if isinstance(client, Installation)] == [

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from jobcontract.conformance.harness import Harness
-from jobcontract.conformance.selection import NOT_APPLICABLE, doors_of, leave_out, record_of, selection_of
+from jobcontract.conformance.record import record_of
+from jobcontract.conformance.selection import NOT_APPLICABLE, doors_of, leave_out, selection_of
 from jobcontract.conformance.store import Store
 
 

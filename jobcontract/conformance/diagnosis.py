@@ -8,7 +8,8 @@ from datetime import timedelta
 from jobcontract.conformance.chapter import Chapter
 from jobcontract.conformance.selection import through
 from jobcontract.conformance.store import Store, job
-from jobcontract.contract import Diagnosis, Expectations, State
+from jobcontract.contract import State
+from jobcontract.side_doors import Diagnosis, Expectations
 
 _APART = timedelta(minutes=1)
 

@@ -34,6 +34,8 @@ class Harness(ABC):
 
     several_clients: ClassVar[bool] = True
     """Whether `connect` can be called again for the same store. False for a store inside of its driver."""
+    installed: ClassVar[bool] = False
+    """Whether the stores that `create` gives are installed already."""
     clock: ClassVar[Literal["server", "process"]] = "server"
     """Whose clock the store goes by: "process" where it has none but ours, so that shifting says nothing."""
     listens: ClassVar[bool] = True

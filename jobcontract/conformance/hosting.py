@@ -12,8 +12,8 @@ from jobcontract.conformance.store import Store
 from jobcontract.conformance.transactions import ApplicationError, telling
 from jobcontract.conformance.wait import Waiter
 from jobcontract.connections import bind, run_steps
-from jobcontract.contract import HostsTables, Row, Statement, Transaction
 from jobcontract.errors import StoreError
+from jobcontract.side_doors import HostsTables, Row, Statement, Transaction
 
 TABLE = "conformance_notes"
 TOPIC = "a topic of the suite"  # no queue can be called like that

@@ -10,8 +10,9 @@ import pytest
 from jobcontract.conformance.chapter import Chapter
 from jobcontract.conformance.selection import lacks, needs
 from jobcontract.conformance.store import HOUR, NOTHING, Store, failure, job, jobs
-from jobcontract.contract import Page, State, StoredJob
+from jobcontract.contract import State
 from jobcontract.errors import Unsupported
+from jobcontract.side_doors import Page, StoredJob
 
 FINISHED = (State.DONE, State.DEAD)
 

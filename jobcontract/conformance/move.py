@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -14,27 +14,16 @@ import pytest
 from jobcontract.backend import FINISHED_STATES
 from jobcontract.conformance.chapter import Chapter
 from jobcontract.conformance.selection import needs
-from jobcontract.conformance.store import HOUR, Store, failure, ids_of, job, jobs
-from jobcontract.contract import (
-    Arrival,
-    ClaimedRecord,
-    Gate,
-    Job,
-    JoinsTransactions,
-    Movable,
-    MovedJob,
-    Registration,
-    State,
-)
+from jobcontract.conformance.store import CREATED, HOUR, Store, failure, ids_of, job, jobs, moved
+from jobcontract.contract import ClaimedRecord, Registration, State
 from jobcontract.errors import StoreClosed, StoreError
+from jobcontract.side_doors import Arrival, Gate, JoinsTransactions, Movable, MovedJob
 
 Found = TypeVar("Found")
 
 FIRST = "00000000-0000-0000-0000-000000000000"
 LAST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 OPEN = Gate(1, intake=True, claims=True)
-CREATED = datetime(2026, 2, 3, 4, 5, 6, 789_000, tzinfo=UTC)
-"""With milliseconds, which every store keeps."""
 
 
 class MoveChapter(Chapter):
@@ -275,7 +264,7 @@ class MoveChapter(Chapter):
 
     @needs("move", "deduplication")
     def test_forgotten_placeholders_free_their_keys(self, store: Store) -> None:
-        _admit(store, _moved(job(idempotency_key="key"), State.MOVING))
+        _admit(store, moved(job(idempotency_key="key"), State.MOVING))
         assert _door(store).forget_buried(1, 10) == 1
         assert store.register(job(idempotency_key="key"))[0].created
 
@@ -318,7 +307,7 @@ class MoveChapter(Chapter):
             "reveal": lambda: door.reveal(1, 10),
             "bury": lambda: door.bury(1, [str(hidden.id)]),
             "forget_buried": lambda: door.forget_buried(1, 10),
-            "admit": lambda: door.admit(1, [_moved(job())]),
+            "admit": lambda: door.admit(1, [moved(job())]),
         }
         with pytest.raises(StoreError, match="step 1 of the migration is over"):
             late[verb]()
@@ -338,7 +327,7 @@ class MoveChapter(Chapter):
             max_attempts=9,
             priority=1 if store.has("priorities") else 0,
         )
-        come = _moved(made, attempt=4, refunded=1, last_error="broken")
+        come = moved(made, attempt=4, refunded=1, last_error="broken")
         assert _admit(store, come) == [Arrival(stored=True)]
         if store.has("lookup"):
             stored = store.stored(made.id)
@@ -355,20 +344,20 @@ class MoveChapter(Chapter):
     @needs("move")
     def test_attempts_go_on_where_they_were(self, store: Store) -> None:
         made = job(max_attempts=3)
-        _admit(store, _moved(made, attempt=3, refunded=1))
+        _admit(store, moved(made, attempt=3, refunded=1))
         assert store.driver.fail([failure(store.claim_one().lease)])[0].state is State.DEAD
 
     @needs("move", "scheduling")
     def test_an_admitted_job_waits_for_its_time(self, store: Store) -> None:
         run_at = store.now() + HOUR
-        _admit(store, _moved(job(run_at=run_at)))
+        _admit(store, moved(job(run_at=run_at)))
         assert store.claim(10) == []
 
     @needs("move")
     def test_dead_jobs_come_as_dead_ones(self, store: Store) -> None:
         made = job()
         at = CREATED + HOUR
-        _admit(store, _moved(made, State.DEAD, attempt=5, last_error="spoilt", finished_at=at))
+        _admit(store, moved(made, State.DEAD, attempt=5, last_error="spoilt", finished_at=at))
         assert store.claim(10) == []
         if store.has("lookup"):
             stored = store.stored(made.id)
@@ -383,7 +372,7 @@ class MoveChapter(Chapter):
     @pytest.mark.parametrize("state", [State.DONE, State.CANCELLED])
     def test_ended_jobs_come_as_such(self, store: Store, state: State) -> None:
         made = job(idempotency_key="key" if store.has("deduplication") else None)
-        _admit(store, _moved(made, state, attempt=1, finished_at=CREATED + HOUR))
+        _admit(store, moved(made, state, attempt=1, finished_at=CREATED + HOUR))
         assert store.claim(10) == []
         if store.has("lookup"):
             assert store.stored(made.id).state is state
@@ -395,7 +384,7 @@ class MoveChapter(Chapter):
     @needs("move", "deduplication")
     def test_admitting_again_changes_nothing(self, store: Store) -> None:
         ready, done = job(idempotency_key="a"), job()
-        come = [_moved(ready, attempt=1), _moved(done)]
+        come = [moved(ready, attempt=1), moved(done)]
         assert _admit(store, *come) == [Arrival(stored=True)] * 2
         lease = next(each.lease for each in store.claim_all(2) if each.record.id == str(done.id))
         store.driver.complete([lease])
@@ -408,21 +397,21 @@ class MoveChapter(Chapter):
     def test_a_shut_store_admits(self, store: Store) -> None:
         _door(store).set_gate(Gate(3, intake=False, claims=False))
         made = job()
-        assert _door(store).admit(3, [_moved(made)]) == [Arrival(stored=True)]
+        assert _door(store).admit(3, [moved(made)]) == [Arrival(stored=True)]
         _door(store).set_gate(Gate(4, intake=False, claims=True))
         assert ids_of(store.claim_all(1)) == [str(made.id)]
 
     @needs("move", "deduplication")
     def test_a_placeholder_holds_the_key_and_gives_way_to_the_job(self, store: Store) -> None:
         made = job(idempotency_key="key")
-        assert _admit(store, _moved(made, State.MOVING)) == [Arrival(stored=True)]
+        assert _admit(store, moved(made, State.MOVING)) == [Arrival(stored=True)]
         assert store.claim(10) == []
         assert store.register(job(idempotency_key="key")) == [
             Registration(made.id, created=False, state=State.MOVING)
         ]
         assert _hide_all(store) == []
-        assert _admit(store, _moved(made, State.MOVING)) == [Arrival(stored=False)]
-        assert _admit(store, _moved(made)) == [Arrival(stored=True)]
+        assert _admit(store, moved(made, State.MOVING)) == [Arrival(stored=False)]
+        assert _admit(store, moved(made)) == [Arrival(stored=True)]
         assert ids_of(store.claim_all(1)) == [str(made.id)]
 
     @needs("move")
@@ -441,8 +430,8 @@ class MoveChapter(Chapter):
         holder, come = job(idempotency_key="key"), job(idempotency_key="key", input_ref={"other": 1})
         store.register(holder)
         arrival = Arrival(stored=True, key_holder=str(holder.id))
-        assert _admit(store, _moved(come)) == [arrival]
-        assert _admit(store, _moved(come)) == [arrival._replace(stored=False)]
+        assert _admit(store, moved(come)) == [arrival]
+        assert _admit(store, moved(come)) == [arrival._replace(stored=False)]
         assert sorted(ids_of(store.claim_all(2))) == sorted([str(holder.id), str(come.id)])
         answer = store.register(job(idempotency_key="key"))[0]
         assert (answer.job_id, answer.created) == (holder.id, False)
@@ -521,22 +510,6 @@ def _admit(store: Store, *come: MovedJob) -> list[Arrival]:
     """In step 1."""
     _door(store).set_gate(OPEN)
     return _door(store).admit(1, come)
-
-
-def _moved(
-    made: Job,
-    state: State = State.READY,
-    *,
-    attempt: int = 0,
-    refunded: int = 0,
-    last_error: str | None = None,
-    finished_at: datetime | None = None,
-) -> MovedJob:
-    """`made` as another store would send it."""
-    record = made.to_record()
-    if record.run_at is None:
-        record = record._replace(run_at=CREATED)
-    return MovedJob(record, state, attempt, refunded, CREATED, finished_at, last_error)
 
 
 def _writers_that_dont_wait(store: Store) -> dict[str, Callable[[], AbstractContextManager[object]]]:

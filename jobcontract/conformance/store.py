@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from jobcontract.backend import Backend
@@ -14,27 +14,30 @@ from jobcontract.conformance.clock import shifted_clock
 from jobcontract.conformance.harness import AsyncTransactions, Harness, NotOffered, Transactions
 from jobcontract.conformance.selection import NOT_TRIED, leave_out
 from jobcontract.contract import (
-    Cancellation,
     Capabilities,
     ClaimedRecord,
     Driver,
     Failure,
     Feature,
-    HostsTables,
-    Installation,
     Job,
     Lease,
+    Registration,
+    State,
+    TimedLease,
+)
+from jobcontract.side_doors import (
+    Cancellation,
+    HostsTables,
+    Installation,
     Lookup,
+    MovedJob,
     Notes,
     Pausing,
     Pruning,
     QueueStats,
-    Registration,
     Requeue,
-    State,
     Statistics,
     StoredJob,
-    TimedLease,
 )
 
 Result = TypeVar("Result")
@@ -42,6 +45,8 @@ Result = TypeVar("Result")
 QUEUE = "default"
 NOTHING = timedelta()
 HOUR = timedelta(hours=1)
+CREATED = datetime(2026, 2, 3, 4, 5, 6, 789_000, tzinfo=UTC)
+"""Of jobs that come from elsewhere. With milliseconds, which every store keeps."""
 _CLOCK_QUEUE = "conformance.clock"
 
 
@@ -394,6 +399,22 @@ def failure(
 ) -> Failure:
     """A failure of the job that is leased, to be retried at once."""
     return Failure(lease, error, retry_in, permanent)
+
+
+def moved(
+    made: Job,
+    state: State = State.READY,
+    *,
+    attempt: int = 0,
+    refunded: int = 0,
+    last_error: str | None = None,
+    finished_at: datetime | None = None,
+) -> MovedJob:
+    """`made` as another store would send it."""
+    record = made.to_record()
+    if record.run_at is None:
+        record = record._replace(run_at=CREATED)
+    return MovedJob(record, state, attempt, refunded, CREATED, finished_at, last_error)
 
 
 def leases_of(claimed: Iterable[ClaimedRecord]) -> list[Lease]:

@@ -12,6 +12,7 @@ from jobcontract.conformance.capabilities import CapabilitiesChapter
 from jobcontract.conformance.chapter import Chapter
 from jobcontract.conformance.claim import ClaimChapter
 from jobcontract.conformance.concurrency import ConcurrencyChapter
+from jobcontract.conformance.copies import CopiesChapter
 from jobcontract.conformance.decode import DecodeChapter
 from jobcontract.conformance.diagnosis import DiagnosisChapter
 from jobcontract.conformance.hosting import HostingChapter
@@ -24,11 +25,12 @@ from jobcontract.conformance.outage import OutageChapter
 from jobcontract.conformance.pause import PauseChapter
 from jobcontract.conformance.priority import PriorityChapter
 from jobcontract.conformance.prune import PruneChapter
+from jobcontract.conformance.record import record_of
 from jobcontract.conformance.register import RegisterChapter
 from jobcontract.conformance.requeue import RequeueChapter
 from jobcontract.conformance.rescue import RescueChapter
 from jobcontract.conformance.schedule import ScheduleChapter
-from jobcontract.conformance.selection import Selection, record_of, selection_of
+from jobcontract.conformance.selection import Selection, selection_of
 from jobcontract.conformance.settle import SettleChapter
 from jobcontract.conformance.stateful import StatefulChapter
 from jobcontract.conformance.stats import StatsChapter
@@ -60,6 +62,7 @@ CHAPTERS: tuple[type[Chapter], ...] = (
     PruneChapter,
     NotesChapter,
     MoveChapter,
+    CopiesChapter,
     DecodeChapter,
     BatchesChapter,
     DiagnosisChapter,
@@ -76,6 +79,7 @@ class ConformanceSuite(
     DiagnosisChapter,
     BatchesChapter,
     DecodeChapter,
+    CopiesChapter,
     MoveChapter,
     NotesChapter,
     PruneChapter,

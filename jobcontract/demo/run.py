@@ -6,7 +6,8 @@
       -> kill -9 one of them when a third is done -> wait until every job is done -> count
 
 With a migration the jobs begin in a SQLite file beside the application's database, and ``jobctl migrate``
-moves them there while the workers run; one is killed all the same.
+moves them there while the workers run; one is killed all the same. Every second job is scheduled for later,
+so that something is left to move however fast the workers are, and is made due when it has arrived.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import tempfile
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -44,6 +46,9 @@ _URL_VARIABLE = "JOBCONTRACT_BACKENDS__DEMO__URL"
 _BEFORE_VARIABLE = "JOBCONTRACT_BACKENDS__BEFORE__URL"
 _STALLED_SECONDS = 60
 _POLL_SECONDS = 0.1
+_LATER = timedelta(hours=1)
+_REQUEUED = 500
+"""Jobs that become due at a time."""
 
 
 class Outcome(NamedTuple):
@@ -92,9 +97,9 @@ def run_demo(folder: Path, console: Console, *, migrate: bool = False) -> Outcom
         progress = stack.enter_context(_progress(console))
         backend.install()
         application.create_tables(connection)
-        _register(documents, application, connection, backend, progress, together=not migrate)
+        later = _register(documents, application, connection, backend, progress, migrate=migrate)
         started = time.monotonic()
-        moved = _work(len(documents), application, connection, backend, environment, progress, migrate)
+        moved = _work(len(documents), application, connection, backend, environment, progress, migrate, later)
         seconds = time.monotonic() - started
         done, attempts = _done_jobs(backend)
         return Outcome(store, application.count(connection), done, attempts, seconds, moved)
@@ -104,7 +109,13 @@ def table(outcome: Outcome) -> Table:
     """The result as people read it."""
     before = "" if outcome.moved is None else f"SQLite to {outcome.store}, moved while they ran: "
     title = f"{before or outcome.store + ': '}two workers, one killed with -9"
-    shown = Table(title=title, title_justify="left")
+    count = outcome.found
+    law = (
+        f"Conserved: {count.documents} jobs registered = {outcome.jobs_done} done + 0 lost + 0 doubled"
+        if outcome.holds
+        else f"NOT conserved: {count.documents} jobs registered, {outcome.jobs_done} done"
+    )
+    shown = Table(title=title, title_justify="left", caption=law, caption_justify="left")
     moved = [] if outcome.moved is None else ["moved"]
     for name in (
         "documents",
@@ -114,10 +125,9 @@ def table(outcome: Outcome) -> Table:
         "results",
         "lost",
         "doubled",
-        "jobs per second",
+        "jobs/s",
     ):
         shown.add_column(name, justify="right")
-    count = outcome.found
     shown.add_row(
         str(count.documents),
         *([] if outcome.moved is None else [str(outcome.moved)]),
@@ -176,19 +186,25 @@ def _register(
     backend: Backend,
     progress: Progress,
     *,
-    together: bool,
-) -> None:
-    """Each document with its job: in one transaction, or (not `together`) one after the other."""
+    migrate: bool,
+) -> list[UUID]:
+    """Each document with its job in one transaction. To `migrate`, one after the other, for their databases
+    differ, and every second job for later: the ids of those.
+    """
     from jobcontract.demo.handlers import ExtractTerms
 
+    later: list[UUID] = []
     for document_id, path in enumerate(progress.track(documents, description="registering"), start=1):
         job = ExtractTerms(document_id=document_id, model_version=MODEL_VERSION)
         with application.transaction(connection):
             application.insert_document(connection, document_id, str(path))
-            if together:
+            if not migrate:
                 backend.register(job, connection=connection)
-        if not together:
+        if migrate and document_id % 2:
             backend.register(job)
+        elif migrate:
+            later.append(backend.register(job.to_job(run_at=datetime.now(UTC) + _LATER)).job_id)
+    return later
 
 
 def _work(
@@ -199,8 +215,11 @@ def _work(
     environment: dict[str, str],
     progress: Progress,
     migrate: bool,
+    later: list[UUID],
 ) -> int | None:
-    """Until every job is done; how many of them were moved meanwhile, if any were to be."""
+    """Until every job is done; how many of them were moved meanwhile, if any were to be. Those that are
+    scheduled for `later` become due when they have moved.
+    """
     bar = progress.add_task("working", total=documents)
     with ExitStack() as stack:
         moving = stack.enter_context(_migration(environment, progress.console)) if migrate else None
@@ -213,6 +232,8 @@ def _work(
             f"Killed worker {victim.pid} with -9; its leases run out in {LEASE.seconds} s at the latest"
         )
         moved = None if moving is None else _moved_by(moving)
+        for start in range(0, len(later), _REQUEUED):
+            backend.requeue_many(later[start : start + _REQUEUED])
         _wait_for(documents, application, connection, [survivor], progress, bar)
         _wait_until_settled(backend, survivor)
         return moved

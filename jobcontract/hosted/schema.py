@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
-from jobcontract.contract import HostsTables, Installation, Statement, Step, Transaction
 from jobcontract.errors import InstallationError, StoreError, StoreUnavailable
 from jobcontract.hosted.statements import HostedStatements, single
+from jobcontract.side_doors import HostsTables, Installation, Statement, Step, Transaction
 
 _FILE = re.compile(r"^(\d{3})_(\w+)\.sql$")
+_QUOTED = re.compile(r'"[^"]*"')  # a schema's name may hold semicolons and dashes
 
 
 class Migration(NamedTuple):
@@ -129,7 +130,7 @@ def _split(script: str) -> Iterator[str]:
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line
-        code = line.partition("--")[0].rstrip()
+        code = _QUOTED.sub("", line).partition("--")[0].rstrip()
         if code.endswith(";"):
             yield pending
             pending = ""

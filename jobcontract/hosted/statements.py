@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
-from jobcontract.contract import Dialect, HostsTables, Row, Statement, Transaction
+from jobcontract.side_doors import Dialect, HostsTables, Row, Statement, Transaction
 
 _OWN = frozenset({"create_versions", "add_version", "has_versions", "read_version", "lock_schema"})
 """The statements about versions, which are the same for all."""

@@ -19,7 +19,8 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from jobcontract.contract import Driver, HostsTables, Lease, Row, Statement, Transaction
+from jobcontract.contract import Driver, Lease
+from jobcontract.side_doors import HostsTables, Row, Statement, Transaction
 
 _COMMENT = "--"
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from jobcontract.contract import RegistersByStatement
 from jobcontract.errors import Unsupported
 from jobcontract.jsontext import dump_json
 from jobcontract.schedules.schedule import NAME_HEADER, TICK_HEADER, Schedule
 from jobcontract.schedules.ticks import Cron, Interval
+from jobcontract.side_doors import RegistersByStatement
 
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _OURS_ALONE = re.compile(r"[L#W?]", re.IGNORECASE)

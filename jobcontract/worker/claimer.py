@@ -26,6 +26,10 @@ log = logging.getLogger("jobcontract.worker")
 
 _SHORT_WAIT = timedelta(milliseconds=100)
 _FIRST_PAUSE = 0.05
+_FIRST_TO_THE_HANDS = 0.0005
+"""Seconds until the store is asked for more than it had: the hands that were woken need the interpreter lock,
+which we, and a driver's thread, would hold meanwhile.
+"""
 _LONGEST_CLOG = 1.0
 _UNSETTLED_BATCHES = 4
 _BACKLOG_PAUSE = 0.02
@@ -76,6 +80,8 @@ class Claimer:
         self._deferred_until = 0.0
         self.claiming = False
         """A claim is under way: jobs may be ours that nobody here knows of yet."""
+        self.has_claimed = False
+        """The store has answered a claim, with jobs or without."""
 
     def turn(self) -> float:
         """Claim once, if jobs are wanted. How long to pause before the next time."""
@@ -107,7 +113,9 @@ class Claimer:
         if lease is None:
             lease = self._lease = self._claim_lease()
         asked_at = time.monotonic()
-        return self._backend.claim(queues=queues, limit=limit, lease=lease), asked_at, lease
+        claims = self._backend.claim(queues=queues, limit=limit, lease=lease)
+        self.has_claimed = True
+        return claims, asked_at, lease
 
     def _claim_lease(self) -> timedelta:
         """The shortest lease of all kinds: a claim can't know which kinds it will get, and a lease that is
@@ -221,6 +229,7 @@ class Claimer:
         if found:
             # Perhaps all there was; perhaps others had locked the rest for a moment.
             self._fruitless = 0
+            time.sleep(_FIRST_TO_THE_HANDS)
             self._backend.wait(queues, _SHORT_WAIT)
             return 0
         self._fruitless += 1
@@ -245,7 +254,8 @@ class Claimer:
         if not self._holdings.wait_until_empty(pause):
             return 0
         if self._deferred:  # the store knows of the releases only now, and counts their delay from then
-            self._deferred_until = time.monotonic() + self._deferred
+            # An earlier one can have been for longer.
+            self._deferred_until = max(self._deferred_until, time.monotonic() + self._deferred)
             self._deferred = 0.0
         if time.monotonic() >= self._deferred_until and self._store_is_empty():
             self._on_drained()

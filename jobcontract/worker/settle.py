@@ -85,6 +85,11 @@ class Settler:
             self._arrived.set()
 
     @property
+    def thread(self) -> threading.Thread:
+        """The thread, which lives until `close`."""
+        return self._thread
+
+    @property
     def backlog(self) -> int:
         """How many outcomes the store does not know yet."""
         return len(self._inbox) + len(self._pending)
@@ -110,10 +115,24 @@ class Settler:
             self._arrived.clear()
             if not self._closing.is_set():
                 time.sleep(GATHERING)
-            self._collect()
-            failures = 0 if self._settle() else failures + 1
+            failures = 0 if self._turn() else failures + 1
             if self._closing.is_set() and (not (self._inbox or self._pending) or self._out_of_time()):
                 return
+
+    def _turn(self) -> bool:
+        """Send what is there; whether none of it has to be sent again.
+
+        Nothing that a driver or a log's filter raises ends the thread: a worker that can't tell what came of
+        its jobs, and claims on, would run all of them again and again.
+        """
+        try:
+            self._collect()
+            return self._settle()
+        except Exception as error:
+            self._health.failed(_VERB, error)
+            for one in self._pending:  # some of it may have been sent
+                one.tried = True
+            return False
 
     def _pause(self, seconds: float) -> None:
         if self._closing.is_set():
@@ -155,13 +174,13 @@ class Settler:
         failed: list[_Settlement] = []
         released: dict[timedelta, list[_Settlement]] = {}
         for settlement in self._still_ours():
-            match settlement.outcome:
-                case Completed():
-                    completed.append(settlement)
-                case Failed():
-                    failed.append(settlement)
-                case Released(delay=delay):
-                    released.setdefault(delay, []).append(settlement)
+            outcome = settlement.outcome
+            if isinstance(outcome, Completed):
+                completed.append(settlement)
+            elif isinstance(outcome, Failed):
+                failed.append(settlement)
+            else:
+                released.setdefault(outcome.delay, []).append(settlement)
         kept: list[_Settlement] = []
         kept += self._send(completed, lambda batch: self._backend.complete_many(_claims(batch)))
         kept += self._send(failed, lambda batch: self._backend.fail_many(_failures(batch)))

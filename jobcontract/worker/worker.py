@@ -112,7 +112,6 @@ class Worker:
         # A queue whose put is reentrant: a signal handler may interrupt anything, also another put.
         self._orders: queue.SimpleQueue[_Order] = queue.SimpleQueue()
         self._fatal: Exception | None = None
-        self._has_claimed = False
         self._health = StoreHealth(backend.name)
         self._holdings = Holdings()
         self._buffer = Buffer(options.concurrency, options.batch, limits)
@@ -144,7 +143,9 @@ class Worker:
         )
         greet = self._greet
         renew = self._unless_hopeless(renewer.turn)
-        self._claim_loop = Loop("claim", self._unless_hopeless(self._claim_turn), self._health, prepare=greet)
+        self._claim_loop = Loop(
+            "claim", self._unless_hopeless(self._claimer.turn), self._health, prepare=greet
+        )
         self._rescue_loop = Loop("rescue", self._unless_hopeless(rescuer.turn), self._health, prepare=greet)
         self._keepers = [
             Loop("renew", renew, self._health, patience=renewer.patience, prepare=greet),
@@ -177,8 +178,8 @@ class Worker:
         In the main thread SIGTERM and SIGINT stop it: the first as `stop`, the second as `stop_now`. Raises,
         after an orderly stop, what trying again can't mend, and nothing else: `ConfigError`, `Unsupported` or
         `InvalidJob` when the store finds a setting wrong, `InstallationError` when what is installed in it is
-        missing or of another version, and any `StoreError` but `StoreUnavailable` of a store that refused
-        each claim from the start.
+        missing or of another version, any `StoreError` but `StoreUnavailable` of a store that refused
+        each claim from the start, and `RuntimeError` when one of the worker's own threads ended.
         """
         started = time.monotonic()
         with self._signals():
@@ -290,12 +291,18 @@ class Worker:
             try:
                 return self._orders.get(timeout=LONGEST_DEAFNESS)
             except queue.Empty:
-                continue
+                self._miss_threads()
 
-    def _claim_turn(self) -> float:
-        pause = self._claimer.turn()
-        self._has_claimed = True
-        return pause
+    def _miss_threads(self) -> None:
+        """Stop when a thread has ended, which none does by itself: no exception ends one. But `SystemExit`
+        does, or whatever else is not an `Exception`, and without a word.
+        """
+        loops = (self._claim_loop, *self._keepers, self._rescue_loop, *self._schedule_loops)
+        for thread in (self._settler.thread, *(loop for loop in loops if not loop.stopping)):
+            if not thread.is_alive():
+                ended = f"the worker's thread {thread.name} ended, a fault of the driver or of jobcontract"
+                self._give_up(RuntimeError(f"{ended}; the jobs that it holds run again after their leases"))
+                return
 
     def _unless_hopeless(self, turn: Turn) -> Turn:
         """`turn`, whose errors end the worker where trying again can't help.
@@ -310,7 +317,7 @@ class Worker:
             except (ConfigError, Unsupported, InvalidJob, InstallationError) as error:
                 return self._give_up(error)
             except StoreError as error:
-                if self._has_claimed or isinstance(error, StoreUnavailable):
+                if self._claimer.has_claimed or isinstance(error, StoreUnavailable):
                     raise
                 return self._give_up(error)
 

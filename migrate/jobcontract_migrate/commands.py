@@ -29,19 +29,19 @@ from jobcontract.cli.output import confirm, console_on_stdout, print_fields, pri
 from jobcontract.cli.parameters import as_duration
 from jobcontract.cli.session import Session, pass_session
 from jobcontract.errors import StoreUnavailable
+from jobcontract_migrate.charge import Busy, Superseded
 from jobcontract_migrate.control import Control, Move
 from jobcontract_migrate.coordinator import (
-    Busy,
     Coordinator,
     Interrupted,
-    NotNow,
     Options,
     Progress,
-    Superseded,
     VerificationFailed,
 )
+from jobcontract_migrate.ends import NotNow
 from jobcontract_migrate.plan import Plan, make_plan
 from jobcontract_migrate.report import (
+    next_command,
     plan_json,
     plan_lines,
     report_json,
@@ -95,7 +95,7 @@ def running_options(command: Callable[..., None]) -> Callable[..., None]:
             click.option(
                 "--batch",
                 type=click.IntRange(1, 10_000),
-                default=500,
+                default=1000,
                 show_default=True,
                 metavar="N",
                 help="Jobs that are moved at a time.",
@@ -229,6 +229,8 @@ def pause(session: Session) -> None:
     """
     with closing(Control.open(session.settings)) as control:
         move = _move_under_way(control)
+        if move.state is Phase.SEALED:
+            raise CommandFailed(f"nothing moves any more: it is sealed; {next_command(move)}", Exit.USAGE)
         control.set_paused(move, True)
         say(f"paused ({move.state.value}); `jobctl migrate resume` goes on")
 
@@ -313,11 +315,13 @@ def status(session: Session, watch: bool, as_json: bool) -> None:
 def verify(session: Session, as_json: bool) -> None:
     """Compare the two stores, job by job; changes nothing.
 
-    Exit code 3 when a job is missing, altered, or there without having been moved or registered.
+    Exit code 3 when a job is missing, altered, or there without having been moved or registered; 2 when the
+    stores can't be compared, because jobs at the target (RabbitMQ) can't be looked up.
     """
     with _coordinator(session, {}) as coordinator:
         move = _move_under_way(coordinator.control)
-        found = list(coordinator.verify(move))
+        with _outcomes():
+            found = list(coordinator.verify(move))
         _show_differences(found, as_json=as_json)
         if found:
             raise CommandFailed(
@@ -401,7 +405,7 @@ def _move_under_way(control: Control) -> Move:
     move = control.read() if control.is_installed() else None
     if move is None or move.is_over:
         raise CommandFailed(
-            "no migration is under way; begin one with `jobctl migrate --from A --to B`", Exit.NOT_APPLICABLE
+            "no migration is under way; begin one with `jobctl migrate --from A --to B`", Exit.USAGE
         )
     return move
 

@@ -13,15 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from jobcontract.config import Settings
-from jobcontract.contract import Driver, HostsTables, Row, Statement, Step
+from jobcontract.contract import Driver
 from jobcontract.errors import ConfigError
 from jobcontract.hosted import HostedSchema, HostedStatements, single
 from jobcontract.hosted.statements import read
 from jobcontract.registry import open_store
+from jobcontract.side_doors import HostsTables, Row, Statement, Step
+from jobcontract_migrate.journal import Journal
 from jobcontract_migrate.states import OVER, Phase
 
 _PACKAGE = "jobcontract_migrate"
-_TABLES = ("moves", "move_events", "move_conflicts", "move_clients")
+_TABLES = ("moves", "move_events", "move_conflicts", "move_clients", "move_journal", "move_queues")
 _NOW = {
     "postgresql": "extract(epoch FROM clock_timestamp())::float8",
     "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
@@ -31,6 +33,11 @@ OWNED_FOR = 15.0
 LIVE_FOR = 10.0
 """Seconds after which a client that says nothing is taken for gone: no step waits for it. What it does all
 the same, the stores' gates decide."""
+HOLDS_FOR = 30.0
+"""Seconds for which a client that says nothing is believed to run what it said it runs."""
+ROUTE_HOLDS = 4.0
+"""Seconds after which a client looks where jobs live before it does anything. Where the store can't refuse
+it, it does nothing when it can't look."""
 _REMEMBERED_FOR = 86400.0
 
 
@@ -98,11 +105,13 @@ class Client(NamedTuple):
     epoch: int
     claims: bool
     silent_for: float
+    holds: tuple[str, ...] = ()
+    """Brokers whose jobs it runs."""
 
 
 class ControlStatements(HostedStatements):
-    """The SQL of both dialects: it differs in the clock and in how a parameter is written, and in nothing
-    else.
+    """The SQL of both dialects, which differs in the clock and in how a parameter is written; where whole
+    batches go in, in more.
     """
 
     def __init__(self, host: HostsTables) -> None:
@@ -143,9 +152,12 @@ class Control:
             )
         self.driver = driver
         self.name = name
-        self._host = cast(HostsTables, driver)
-        self._statements = ControlStatements(self._host)
-        self.schema = ControlSchema(self._host, name, self._statements)
+        self.host = cast(HostsTables, driver)
+        """What takes further tables there."""
+        self._statements = ControlStatements(self.host)
+        self.schema = ControlSchema(self.host, name, self._statements)
+        self.journal = Journal(self.host, self._statements)
+        """Which copies of jobs count, where a store can't know it."""
         self._installed = False
 
     @classmethod
@@ -166,7 +178,7 @@ class Control:
     def is_installed(self) -> bool:
         """Whether the tables are there. Without them nobody has moved jobs yet."""
         if not self._installed:
-            with self._host.transaction() as transaction:
+            with self.host.transaction() as transaction:
                 if self.schema.read_version(transaction):
                     self.schema.check(transaction)
                     self._installed = True
@@ -204,7 +216,7 @@ class Control:
         """The next step, with what there is to say about it. False when `before` is not where it stands, when
         somebody else owns it, or when its fence has run out.
         """
-        with self._host.transaction() as transaction:
+        with self.host.transaction() as transaction:
             done = transaction.run(
                 self._statements(
                     "advance",
@@ -228,7 +240,7 @@ class Control:
 
     def lift_fence(self, move: Move, said: str) -> bool:
         """Back to dual_read, if the fence has run out."""
-        with self._host.transaction() as transaction:
+        with self.host.transaction() as transaction:
             row = single(transaction, self._statements("lift_fence", move.number))
             if row is not None:
                 transaction.run(
@@ -278,7 +290,7 @@ class Control:
 
     def add_conflicts(self, move: Move, conflicts: Sequence[Conflict]) -> None:
         """Remember them. Safe to repeat."""
-        with self._host.transaction() as transaction:
+        with self.host.transaction() as transaction:
             for each in conflicts:
                 transaction.run(self._statements("add_conflict", move.number, *each))
 
@@ -288,24 +300,29 @@ class Control:
 
     # -- Who goes by it ----------------------------------------------------------------------------------
 
-    def beat(self, client: str, name: str, epoch: int, claims: bool) -> Move | None:
-        """A client says that it is there and goes by `epoch`; the last migration."""
-        with self._host.transaction() as transaction:
-            transaction.run(self._statements("beat", client, name, epoch, int(claims)))
+    def beat(
+        self, client: str, name: str, epoch: int, claims: bool, holds: Sequence[str] = ()
+    ) -> Move | None:
+        """A client says that it is there, goes by `epoch`, and runs jobs of the brokers `holds`; the last
+        migration.
+        """
+        with self.host.transaction() as transaction:
+            transaction.run(self._statements("beat", client, name, epoch, int(claims), ",".join(holds)))
             row = single(transaction, self._statements("read_move"))
         return None if row is None else _move(row)
 
     def leave(self, client: str) -> None:
         """A client says goodbye."""
-        with self._host.transaction() as transaction:
+        with self.host.transaction() as transaction:
             transaction.run(self._statements("leave_clients", client))
             transaction.run(self._statements("forget_clients", _REMEMBERED_FOR))
 
-    def clients(self) -> list[Client]:
-        """Those who are there."""
-        rows = self._run(self._statements("clients", LIVE_FOR))
+    def clients(self, silent_for: float = LIVE_FOR) -> list[Client]:
+        """Those who are there: who said something in the last `silent_for` seconds."""
+        rows = self._run(self._statements("clients", silent_for))
         return [
-            Client(client, name, epoch, bool(claims), silent) for client, name, epoch, claims, silent in rows
+            Client(client, name, epoch, bool(claims), silent, tuple(str(holds).split(",")) if holds else ())
+            for client, name, epoch, claims, silent, holds in rows
         ]
 
     # -- The mechanism -----------------------------------------------------------------------------------
@@ -314,7 +331,7 @@ class Control:
         return self._statements("add_event", move.number, move.number, move.epoch, move.state.value, said)
 
     def _run(self, statement: Statement) -> list[Row]:
-        with self._host.transaction() as transaction:
+        with self.host.transaction() as transaction:
             return transaction.run(statement)
 
 

@@ -12,26 +12,37 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from jobcontract.config import Settings, StoreSettings
 from jobcontract.contract import (
-    Cancellation,
     Capabilities,
     ClaimedRecord,
-    DeadLetters,
-    Dialect,
     Driver,
     Failure,
     Feature,
-    Installation,
     JobRecord,
-    JoinsTransactions,
     Lease,
+    Registration,
+    Rescued,
+    State,
+    TimedLease,
+    Verdict,
+)
+from jobcontract.errors import StoreClosed, StoreError, StoreUnavailable, Unsupported
+from jobcontract.side_doors import (
+    Cancellation,
+    CarriesCopies,
+    DeadLetters,
+    Dialect,
+    HostsTables,
+    Installation,
+    JoinsTransactions,
+    KnowsKeys,
     Lookup,
     MovesOut,
     Notes,
@@ -40,20 +51,17 @@ from jobcontract.contract import (
     Pausing,
     Pruning,
     QueueStats,
-    Registration,
     Requeue,
-    Rescued,
-    State,
     Statement,
     Statistics,
     Step,
     Steps,
     StoredJob,
-    TimedLease,
-    Verdict,
 )
-from jobcontract.errors import StoreClosed, StoreError, StoreUnavailable, Unsupported
+from jobcontract_migrate.broker import BrokerDriver
 from jobcontract_migrate.control import Control
+from jobcontract_migrate.holding import Holding
+from jobcontract_migrate.inbox import that_count
 from jobcontract_migrate.route import Patience, Route, Routes
 
 Item = TypeVar("Item")
@@ -86,19 +94,40 @@ class RoutedDriver:
         self._control = control
         self._open_store = open_store
         self._opening = threading.Lock()
-        self._drivers: dict[str, Driver] = {default: open_store(default)}
+        self._drivers: dict[str, Driver] = {}
+        self._brokers: dict[str, BrokerDriver] = {}
+        """Those of them that are brokers. It is asked with each claim and registration, and `isinstance` of a
+        protocol takes tens of microseconds on Python 3.11."""
         self._away: dict[str, float] = {}
+        self._mending = threading.Lock()
         self._turn = count()
         self._closed = False
-        self.routes = Routes(control, default)
+        self._holding = Holding()
+        self._queues_seen: set[tuple[str, str]] = set()
+        self.routes = Routes(control, default, self._holds)
         """Where jobs live, as this client knows it."""
+        first = self.store(default)
+        self._guesses = (
+            default == control.name and isinstance(first, JoinsTransactions) and first.dialect == "sqlite"
+        )
 
     def store(self, name: str) -> Driver:
         """The driver of the backend `name`. Contacts nothing."""
         with self._opening:
             if name not in self._drivers:
-                self._drivers[name] = self._open_store(name)
+                driver = self._drivers[name] = self._open_store(name)
+                if isinstance(driver, CarriesCopies):
+                    self._brokers[name] = cast(BrokerDriver, driver)
             return self._drivers[name]
+
+    @property
+    def host(self) -> HostsTables:
+        """Where limits across processes are kept: in the control store, which stays while jobs move."""
+        return self._control.host
+
+    def home(self) -> str:
+        """As `Follows.home`."""
+        return self.routes.current().home
 
     # -- What it can do --------------------------------------------------------------------------------
 
@@ -107,7 +136,12 @@ class RoutedDriver:
         """Those of the store in which jobs are registered; of what can be done with jobs, what all stores of
         the route can do.
         """
-        home, *others = (self.store(name).capabilities for name in self.routes.current().stores)
+        first, *further = self._route().stores
+        home = self.store(first).capabilities
+        others: list[Capabilities] = []
+        for name in further:
+            with suppress(StoreUnavailable):  # where jobs come from can be away
+                others.append(self.store(name).capabilities)
         if not others:
             return replace(home, side_doors=home.side_doors - {"move"})
         doors = frozenset[Feature].intersection(*(each.side_doors for each in (home, *others)))
@@ -129,21 +163,60 @@ class RoutedDriver:
             known = self._recall(route, records)
             fresh = [record for record in records if record.id not in known]
             try:
-                made = home.register(fresh) if fresh else []
+                made = self._register_at(route.home, home, fresh) if fresh else []
             except StoreClosed as refused:
                 patience.wait(route.home, home, refused)
             else:
                 return _merged(records, known, fresh, made)
 
+    def _register_at(self, name: str, home: Driver, records: Sequence[JobRecord]) -> list[Registration]:
+        self._check_open(name, records)
+        made = home.register(records)
+        if self._has_left(name):
+            raise _moving(name)
+        return made
+
+    def _has_left(self, name: str, *, fenced: bool = False) -> bool:
+        """Whether jobs went elsewhere while something was registered at the broker `name`, by somebody who
+        was stopped in between. It is registered once more then, where jobs live; a mover that still finds the
+        first one drops it.
+        """
+        if name not in self._brokers:
+            return False
+        route = self.routes.trusted()
+        return route.home != name or (fenced and route.fenced)
+
+    def _check_open(self, name: str, records: Sequence[JobRecord]) -> None:
+        """A broker can't refuse anybody, so whoever registers there refuses himself while it is fenced."""
+        if name not in self._brokers:
+            return
+        route = self.routes.trusted()
+        if route.fenced or route.home != name:
+            raise _moving(name)
+        self._note_queues(name, records)
+
+    def _note_queues(self, name: str, records: Sequence[JobRecord]) -> None:
+        """Which queues a broker has, a move from it has to know, and the broker does not tell."""
+        new = {record.queue for record in records if (name, record.queue) not in self._queues_seen}
+        if new:
+            self._queues_seen |= {(name, queue) for queue in new}
+            with suppress(StoreError):  # then those of the settings have to do
+                if self._control.is_installed():
+                    self._control.journal.add_queues(name, sorted(new))
+
+    def _route(self) -> Route:
+        """The route, for whoever may be in a transaction that holds the very file in which it is written."""
+        return self.routes.current(guess=self._guesses)
+
     @property
     def dialect(self) -> Dialect:
         """As `JoinsTransactions.dialect`: that of the store in which jobs are registered."""
-        home = self.store(self.routes.current().home)
+        home = self.store(self._route().home)
         return home.dialect if isinstance(home, JoinsTransactions) else "postgresql"
 
     def joining_steps(self, client: object) -> Steps[None]:
         """As `MeetsCallers.joining_steps`, of the store in which jobs are registered."""
-        home = self.store(self.routes.current().home)
+        home = self.store(self._route().home)
         if not isinstance(home, JoinsTransactions):
             yield from ()  # `register_steps` says that nothing can be written here
         else:
@@ -156,7 +229,7 @@ class RoutedDriver:
         """
         patience = Patience(self.routes)
         while True:
-            route = self.routes.current()
+            route = self._route()
             home = self.store(route.home)
             if not isinstance(home, JoinsTransactions):
                 raise Unsupported(
@@ -166,9 +239,13 @@ class RoutedDriver:
             known = self._recall(route, records)
             fresh = [record for record in records if record.id not in known]
             try:
+                self._check_open(route.home, fresh)
                 made = (yield from home.register_steps(fresh)) if fresh else []
+                if self._has_left(route.home, fenced=True):
+                    raise _moving(route.home)
             except StoreClosed as refused:
                 if home.dialect == "sqlite":
+                    self._mend_aside(route.home)
                     raise
                 yield Statement("SELECT pg_sleep(0.05)::text", ())  # not here: the caller may be a coroutine
                 patience.wait(route.home, home, refused, sleep=False)
@@ -182,7 +259,7 @@ class RoutedDriver:
         if route.consulted is None:
             return {}
         source = self.store(route.consulted)
-        if not isinstance(source, MovesOut):
+        if not isinstance(source, MovesOut | KnowsKeys):
             return {}
         try:
             found = source.recall(records)
@@ -200,7 +277,10 @@ class RoutedDriver:
 
     def claim(self, queues: Sequence[str], limit: int, lease: timedelta) -> list[ClaimedRecord]:
         """As `Driver.claim`, of each store in turn. Best effort across stores: each gives its best first."""
-        names = self.routes.current(claims=True).claimed
+        route = self.routes.current(claims=True)
+        if route.fenced:  # the only ones who register may do so in transactions that hold the file
+            self._mend(route.home)
+        names = route.claimed
         turn = next(self._turn) % len(names)
         claimed: list[ClaimedRecord] = []
         refused: StoreError | None = None
@@ -212,7 +292,7 @@ class RoutedDriver:
                 continue
             try:
                 asked += 1
-                found = self.store(name).claim(queues, limit - len(claimed), lease)
+                found = self._claim_at(name, queues, limit - len(claimed), lease)
             except StoreClosed as error:
                 refused = error
                 self.routes.refresh()
@@ -227,6 +307,42 @@ class RoutedDriver:
         if refused is not None and not claimed and asked == 1:
             raise refused
         return claimed
+
+    def _mend_aside(self, name: str) -> None:
+        """Look how things stand, and mend them, once the caller's transaction has let go of the file."""
+
+        def mend() -> None:
+            try:
+                with suppress(StoreError):
+                    self.routes.refresh()
+                self._mend(name)
+            finally:
+                self._mending.release()
+
+        if self._mending.acquire(blocking=False):
+            threading.Thread(target=mend, name="mend", daemon=True).start()
+
+    def _mend(self, name: str) -> None:
+        """Lift a fence that was left standing, and open the store. Where that can't be done, somebody else
+        will.
+        """
+        with suppress(StoreError):
+            self.routes.mend(name, self.store(name))
+
+    def _claim_at(
+        self, name: str, queues: Sequence[str], limit: int, lease: timedelta
+    ) -> list[ClaimedRecord]:
+        found = self.store(name).claim(queues, limit, lease)
+        if found and (broker := self._brokers.get(name)) is not None:
+            everything = self.routes.current().under_way
+            found = that_count(self._control.journal, name, broker, found, everything=everything)
+            self._holding.add(name, [each.lease for each in found])
+        return found
+
+    def _holds(self) -> list[str]:
+        with self._opening:
+            brokers = dict(self._brokers)
+        return self._holding.stores(brokers)
 
     def complete(self, leases: Sequence[Lease]) -> list[Verdict]:
         """As `Driver.complete`."""
@@ -304,6 +420,13 @@ class RoutedDriver:
                 refused = error  # after the other store's turn: what is settled there is settled
             else:
                 verdicts.update(zip((position for position, _ in placed), found, strict=True))
+                if name in self._brokers:
+                    settled = (
+                        lease_of(item)
+                        for (_, item), verdict in zip(placed, found, strict=True)
+                        if verdict.state is not State.RUNNING
+                    )
+                    self._holding.remove(name, settled)
         if refused is not None:
             raise refused
         return [verdicts[position] for position in range(len(items))]
@@ -463,6 +586,10 @@ class RoutedDriver:
                 asked = zip(left, verb(left), strict=True)
                 found |= {job_id: state for job_id, state in asked if state is not None}
         return [found.get(each) for each in job_ids]
+
+
+def _moving(name: str) -> StoreClosed:
+    return StoreClosed(f"the jobs of {name!r} are moving to another store; try again")
 
 
 def _merged(

@@ -7,13 +7,20 @@ durable, and safe to repeat, before the next begins::
 
 Killed anywhere, the source knows what is half-way (`MovesOut.hidden`), and going on means doing the rest. Pop
 and push would lose jobs, copy and delete would run them twice.
+
+Two batches are under way, one at either end::
+
+    target:  admit 1         admit 2         admit 3
+    source:  hide 2          bury 1, hide 3  bury 2, hide 4
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 
-from jobcontract.contract import Arrival, MovedJob, MovesIn, MovesOut, State
+from jobcontract.contract import State
+from jobcontract.side_doors import Arrival, MovedJob, MovesIn, MovesOut
 from jobcontract_migrate.control import Conflict
 
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
@@ -39,11 +46,34 @@ class Mover:
         self._keep_conflicts = keep_conflicts
         self._reach = reach
 
-    def batch(self, limit: int) -> int:
-        """Move at most `limit` jobs; how many. 0: there are none for now."""
-        hidden = self._source.hide(self._epoch, limit)
-        self._reach("hidden")
-        return self._finish(hidden)
+    def batches(self, limit: int, may_go_on: Callable[[], bool]) -> Iterator[int]:
+        """Move at most `limit` jobs at a time until there are none for now, or until `may_go_on` says no,
+        which is asked before each batch but the first. After each, how many. What was hidden is at the target
+        when it ends.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="source") as at_source:
+            current = self._source.hide(self._epoch, limit)
+            last: list[str] = []
+            while current or last:
+                if current:
+                    self._reach("hidden")
+                turn = at_source.submit(self._bury_and_hide, last, limit if current and may_go_on() else 0)
+                try:
+                    if current:
+                        self._admit(current)
+                        self._reach("admitted")
+                finally:
+                    wait([turn])  # nothing goes on by itself
+                following = turn.result()
+                if last:
+                    self._reach("buried")
+                    yield len(last)
+                last, current = [job.record.id for job in current], following
+
+    def _bury_and_hide(self, job_ids: Sequence[str], limit: int) -> list[MovedJob]:
+        if job_ids:
+            self._source.bury(self._epoch, job_ids)
+        return self._source.hide(self._epoch, limit) if limit else []
 
     def finish_hidden(self, limit: int) -> int:
         """Go on where an earlier mover was stopped; how many jobs were half-way."""

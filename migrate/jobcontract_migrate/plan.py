@@ -14,16 +14,15 @@ from jobcontract.contract import (
     Driver,
     Durability,
     Feature,
-    Movable,
-    QueueStats,
-    Statistics,
     TimedLease,
     Transactional,
 )
 from jobcontract.durations import format_duration
 from jobcontract.errors import ConfigError, InstallationError, JobContractError, StoreError
 from jobcontract.registry import open_store
+from jobcontract.side_doors import CarriesCopies, Movable, QueueStats, Statistics
 from jobcontract_migrate.control import Client, Control, Move
+from jobcontract_migrate.ends import can_be_source, can_be_target, refusal_as_source, refusal_as_target
 
 _DURABLE = (Durability.FSYNC, Durability.QUORUM, Durability.WINDOW, Durability.MEMORY)
 _DOORS: dict[Feature, str] = {
@@ -79,6 +78,12 @@ def make_plan(settings: Settings, source: str, target: str, control: Control) ->
             plan.refusals.append(refusal)
         if not plan.refusals:
             _fill(plan, drivers[source], drivers[target])
+            if not control.is_installed():
+                plan.notes.insert(
+                    0,
+                    f"the control store {control.name!r} has no tables for it yet, so nobody can be seen to "
+                    "follow: run `jobctl init`, and look again",
+                )
     finally:
         for driver in drivers.values():
             driver.close()
@@ -87,11 +92,12 @@ def make_plan(settings: Settings, source: str, target: str, control: Control) ->
 
 def _refusals(plan: Plan, drivers: dict[str, Driver], control: Control, settings: Settings) -> Iterator[str]:
     for name, driver in drivers.items():
-        if not isinstance(driver, Movable):
-            yield (
-                f"jobs can't be moved {'from' if name == plan.source else 'to'} the backend {name!r}: "
-                "its driver has no side door for it yet"
-            )
+        if name == plan.source and not can_be_source(driver):
+            yield refusal_as_source(name)
+        if name == plan.target and not can_be_target(driver):
+            yield refusal_as_target(name)
+    if all(isinstance(driver, CarriesCopies) for driver in drivers.values()):
+        yield "jobs can't be moved from broker to broker yet; move them to a SQL store, and on from there"
     move: Move | None = None
     try:
         move = control.read() if control.is_installed() else None
@@ -149,11 +155,47 @@ def _fill(plan: Plan, source: Driver, target: Driver) -> None:
         plan.notes.append(
             f"the target holds {plan.at_target:,} jobs of its own; a reverse would take them along"
         )
+    if isinstance(target, CarriesCopies):
+        plan.notes += _to_a_broker(plan, after)
+    if isinstance(source, CarriesCopies):
+        plan.notes += _from_a_broker(plan)
     if before.transactional is Transactional.SAME and after.transactional is Transactional.SAME:
         plan.notes.append(
             "register(job, connection=...) needs connections to the target's database from the cut-over on"
         )
     plan.notes += [f"{plan.target}: {note}" for note in after.notes]
+
+
+def _from_a_broker(plan: Plan) -> Iterator[str]:
+    """What a source that knows no job by its id means for the jobs that leave."""
+    yield (
+        f"how many jobs {plan.source} holds is not known, nor which queues it has: those of its settings "
+        "move, and those that producers which follow have used"
+    )
+    yield f"{plan.source} keeps no trace of what left it: jobs are compared by their ids, and not repaired"
+    yield f"producers and workers that name {plan.source} can't be refused; stop them"
+
+
+def _to_a_broker(plan: Plan, after: Capabilities) -> Iterator[str]:
+    """What a target that knows no job by its id means for the jobs that come."""
+    yield (
+        f"jobs at {plan.target} can't be looked at, so they are not compared; each was confirmed before its "
+        f"trace at {plan.source} was made"
+    )
+    yield f"cancelled and done jobs stay at {plan.source}, and are gone from there when it is completed"
+    if after.deduplication is Deduplication.NONE:
+        yield (
+            f"registrations with an idempotency key are refused from the cut-over on, unless {plan.target} "
+            "gets an outbox"
+        )
+    if after.scheduling is None:
+        yield (
+            f"registrations with a run_at ahead are refused from the cut-over on, unless {plan.target} gets "
+            "an outbox"
+        )
+    if after.transactional is Transactional.OUTBOX:
+        yield f"`jobctl relay` has to run: from the cut-over on it brings registrations to {plan.target}"
+    yield "scheduled jobs that move wait in the broker, to the second, and can't be cancelled there"
 
 
 def _rows(driver: Driver) -> list[QueueStats]:
@@ -166,7 +208,7 @@ def _rows(driver: Driver) -> list[QueueStats]:
 def _differences(one: Capabilities, other: Capabilities) -> Iterator[str]:
     """What `one` has and `other` has not, in sentences."""
     if _DURABLE.index(one.durability) < _DURABLE.index(other.durability):
-        yield f"durability: {one.durability.value} instead of {other.durability.value}"
+        yield f"durability {one.durability.value}, not {other.durability.value}"
     if one.transactional is not Transactional.NONE and other.transactional is Transactional.NONE:
         yield "jobs can be registered in the application's transaction"
     if one.deduplication is not Deduplication.NONE and other.deduplication is Deduplication.NONE:

@@ -111,6 +111,7 @@ def report_json(control: Control, move: Move) -> dict[str, object]:
         "began_with": move.facts.get("jobs"),
         "compared": move.facts.get("compared"),
         "differences": move.facts.get("differences"),
+        "not_compared": move.facts.get("not_compared"),
         "key_conflicts": [_conflict_json(conflict) for conflict in control.conflicts(move)],
         "seconds": round(move.changed_at - move.started_at, 3),
         "events": [
@@ -131,7 +132,9 @@ def report_lines(control: Control, move: Move) -> Iterator[str]:
     yield f"Migration {move.number}: {move.source} to {move.target}, {move.state.value}"
     for event in control.events(move):
         yield f"  {instant(_at(event.at))}  {event.state:<10} {event.said}"
-    if "compared" in move.facts:
+    if move.facts.get("not_compared"):
+        yield f"The stores were not compared: {move.facts['not_compared']}."
+    elif move.facts.get("compared") is not None:
         yield f"Compared {move.facts['compared']:,} moved jobs; {move.facts['differences']} differ."
     conflicts = control.conflicts(move)
     if conflicts:

@@ -11,19 +11,22 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
-from jobcontract.contract import Gate, Gated
 from jobcontract.errors import StoreError, StoreUnavailable
-from jobcontract_migrate.control import Control, Move
-from jobcontract_migrate.states import source_gate
+from jobcontract.side_doors import Gate, Gated
+from jobcontract_migrate.control import ROUTE_HOLDS, Control, Move
+from jobcontract_migrate.states import Phase, source_gate
 
 _IDLE = 3.0
 """Seconds between looks while nothing moves."""
 _WATCHFUL = 0.5
 """Seconds between looks during a migration. A step waits until each live client that claims has looked."""
+_LONGEST_LOOK = 0.1
+"""Seconds for which anybody waits for a look. It goes on by itself."""
 _PAUSE = 0.05
 PATIENCE = 30.0
 """Seconds for which a registration waits while the source is fenced. A fence holds for less: see
@@ -43,6 +46,10 @@ class Route:
     """Whose jobs and keys count too."""
     keys_copied: bool = True
     """`home` knows all keys of `consulted` by itself."""
+    under_way: bool = False
+    """A migration has begun and is not completed."""
+    fenced: bool = False
+    """Nothing is registered for a moment. Most stores know it themselves; a broker does not."""
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -55,9 +62,12 @@ class Route:
 class Routes:
     """The route as one client knows it, and its name among the clients. Safe in threads."""
 
-    def __init__(self, control: Control, default: str) -> None:
-        """`default` is where jobs live until somebody moves them. Contacts nothing."""
+    def __init__(self, control: Control, default: str, holds: Callable[[], Sequence[str]] = tuple) -> None:
+        """`default` is where jobs live until somebody moves them; `holds` tells of which brokers jobs run
+        here. Contacts nothing.
+        """
         self._control = control
+        self._holds = holds
         self._nobody_moved = Route(0, default, (default,))
         self._client = str(uuid4())
         self._name = f"{socket.gethostname()}:{os.getpid()}"
@@ -66,31 +76,70 @@ class Routes:
         self._route: Route | None = None
         self._move: Move | None = None
         self._due = 0.0
+        self._seen = 0.0
 
-    def current(self, *, claims: bool = False) -> Route:
+    def current(self, *, claims: bool = False, guess: bool = False) -> Route:
         """The route, no older than some seconds if the control store can be asked; `claims` when jobs are
-        about to be claimed.
+        about to be claimed. With `guess`, what was never known is where jobs live until somebody moves them:
+        for those whom that store will refuse.
 
         Raises `StoreError` when it was never known and can't be asked for.
         """
-        route = self._route
+        known = self._route or (self._nobody_moved if guess else None)
         if claims and not self._claims:
             self._claims, self._due = True, 0.0  # at once: a step waits for those who claim
-        if route is not None and _clock() < self._due:
-            return route
-        if not self._looking.acquire(blocking=route is None):
-            return route or self._nobody_moved  # another thread is looking
+        if known is not None and _clock() < self._due:
+            return known
+        if not self._looking.acquire(blocking=known is None):
+            return known or self._nobody_moved  # another thread is looking
+        if known is not None:
+            return self._look_aside(known)
         try:
-            if self._route is None or _clock() >= self._due:
-                try:
-                    self._look()
-                except StoreUnavailable:
-                    if self._route is None:
-                        raise
-                    self._due = _clock() + _WATCHFUL
+            if self._route is None:
+                self._look()
             return self._route or self._nobody_moved
         finally:
             self._looking.release()
+
+    def _look_aside(self, known: Route) -> Route:
+        """Look on another thread, and go by what is `known` when that takes long: the caller may be in a
+        transaction of his own which holds the very file that the look is to be written down in.
+        """
+        failed: list[StoreError] = []
+
+        def look() -> None:
+            try:
+                self._look()
+            except StoreUnavailable:
+                self._due = _clock() + _WATCHFUL
+            except StoreError as error:
+                failed.append(error)
+            finally:
+                self._looking.release()
+
+        looking = threading.Thread(target=look, name="route", daemon=True)
+        try:
+            looking.start()
+        except RuntimeError:  # the process ends
+            self._looking.release()
+            return known
+        looking.join(_LONGEST_LOOK)
+        if failed:
+            raise failed[0]
+        return self._route or known
+
+    def trusted(self) -> Route:
+        """The route, where the store that it leads to can't refuse whoever comes by an old one: no older than
+        a client may be during a migration. Raises `StoreError` when it can't be asked for.
+        """
+        route = self.current()
+        if _clock() - self._seen > ROUTE_HOLDS:
+            with self._looking:  # who looks just now has looked then, or could not
+                found = self._route
+            if found is None or (found.under_way and _clock() - self._seen > ROUTE_HOLDS):
+                return self.refresh()
+            return found
+        return route
 
     def refresh(self) -> Route:
         """The route as it is now. Raises `StoreError`."""
@@ -118,21 +167,22 @@ class Routes:
 
     def close(self) -> None:
         """Say goodbye."""
-        with suppress(StoreError):
+        with self._looking, suppress(StoreError):
             if self._route is not None and self._control.is_installed():
                 self._control.leave(self._client)
         self._control.close()
 
     def _look(self) -> None:
-        move = None
+        move, began = None, _clock()
         if self._control.is_installed():
             epoch = self._route.epoch if self._route else -1
-            move = self._control.beat(self._client, self._name, epoch, self._claims)
+            holds = self._holds()
+            move = self._control.beat(self._client, self._name, epoch, self._claims, holds)
             if move is not None and move.epoch != epoch:
                 # What it has seen now, it goes by from now on; and says so at once.
                 self._route = _route(move)
-                move = self._control.beat(self._client, self._name, move.epoch, self._claims)
-        self._move = move
+                move = self._control.beat(self._client, self._name, move.epoch, self._claims, holds)
+        self._move, self._seen = move, began
         self._route = self._nobody_moved if move is None else _route(move)
         self._due = _clock() + (_IDLE if move is None or move.is_over else _WATCHFUL)
 
@@ -158,7 +208,15 @@ class Patience:
 
 
 def _route(move: Move) -> Route:
-    return Route(move.epoch, move.home, move.claimed, move.consulted, move.keys_copied)
+    return Route(
+        move.epoch,
+        move.home,
+        move.claimed,
+        move.consulted,
+        move.keys_copied,
+        under_way=not move.is_over,
+        fenced=move.state is Phase.FENCING,
+    )
 
 
 def _clock() -> float:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from jobcontract.contract import Gate
+from jobcontract.side_doors import Gate
 
 
 class Phase(StrEnum):

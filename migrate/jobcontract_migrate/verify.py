@@ -5,16 +5,18 @@ Both stores are read in the order of the ids, newest first, a page at a time, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
-from jobcontract.contract import Lookup, MovedJob, MovesIn, MovesOut, Page, State, StoredJob
+from jobcontract.contract import State
+from jobcontract.side_doors import Lookup, MovedJob, MovesIn, MovesOut, Page, StoredJob
+from jobcontract_migrate.ahead import one_ahead
+from jobcontract_migrate.broker import BrokerEnd
+from jobcontract_migrate.canary import CANARY
 
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-CANARY = "jobcontract.canary"
-"""Kind and queue of the jobs by which a migration tries a store."""
 _PAGE = 500
 _RESOLUTION = timedelta(milliseconds=1)
 
@@ -48,10 +50,14 @@ class Window:
 class Comparison:
     """One look at both stores. `differences` reads them; `compared` counts meanwhile."""
 
-    def __init__(self, source: MovesOut, target: Lookup, window: Window | None) -> None:
+    def __init__(
+        self, source: MovesOut, target: Lookup, window: Window | None, at_page: Callable[[], None]
+    ) -> None:
+        """`at_page` is called now and then while it reads, and may raise."""
         self._source = source
         self._target = target
         self._window = window
+        self._at_page = at_page
         self.compared = 0
         """Jobs that were moved, and looked for at the target."""
 
@@ -61,19 +67,20 @@ class Comparison:
         """
         there = self._there()
         stored = next(there, None)
-        for trace in self._traces():
+        for job_id, trace in self._traces():
             self.compared += 1
-            while stored is not None and stored.record.id > trace.record.id:
+            while stored is not None and stored.record.id > job_id:
                 yield from self._unasked(stored)
                 stored = next(there, None)
-            found = stored is not None and stored.record.id == trace.record.id
+            found = stored is not None and stored.record.id == job_id
             if stored is None or not found or stored.state in (State.MOVING, State.MOVED):
                 stored = next(there, None) if found else stored
-                yield Difference(trace.record.id, "missing", f"a {trace.state} job of {trace.record.queue!r}")
+                what = "a job" if trace is None else f"a {trace.state} job of {trace.record.queue!r}"
+                yield Difference(job_id, "missing", what)
                 continue
-            altered = _altered(trace, stored)
+            altered = [] if trace is None else _altered(trace, stored)
             if altered:
-                yield Difference(trace.record.id, "altered", ", ".join(altered))
+                yield Difference(job_id, "altered", ", ".join(altered))
             stored = next(there, None)
         while stored is not None:
             yield from self._unasked(stored)
@@ -89,25 +96,47 @@ class Comparison:
                 f"a {stored.state} job of {stored.record.queue!r} that never was at the source",
             )
 
-    def _traces(self) -> Iterator[MovedJob]:
-        below = LAST_ID
-        while page := self._source.buried(below, _PAGE):
-            yield from page
-            below = page[-1].record.id
+    def _traces(self) -> Iterator[tuple[str, MovedJob | None]]:
+        """What left the source, by its id, and as it was; of a broker no more than the id."""
+        if isinstance(self._source, BrokerEnd):
+            for ids in one_ahead(_departed(self._source)):
+                self._at_page()
+                yield from ((job_id, None) for job_id in ids)
+        for page in one_ahead(_buried(self._source)):
+            self._at_page()
+            yield from ((trace.record.id, trace) for trace in page)
 
     def _there(self) -> Iterator[StoredJob]:
-        cursor: str | None = None
-        while page := self._target.jobs(Page(limit=_PAGE, cursor=cursor)):
+        for page in one_ahead(_jobs(self._target)):
+            self._at_page()
             yield from page
-            cursor = page[-1].cursor
+
+
+def _departed(source: BrokerEnd) -> Iterator[list[str]]:
+    below = LAST_ID
+    while ids := source.departed(below, _PAGE):
+        yield ids
+        below = ids[-1]
+
+
+def _buried(source: MovesOut) -> Iterator[list[MovedJob]]:
+    below = LAST_ID
+    while page := source.buried(below, _PAGE):
+        yield page
+        below = page[-1].record.id
+
+
+def _jobs(target: Lookup) -> Iterator[list[StoredJob]]:
+    cursor: str | None = None
+    while page := target.jobs(Page(limit=_PAGE, cursor=cursor)):
+        yield page
+        cursor = page[-1].cursor
 
 
 def repair(source: MovesOut, target: MovesIn, epoch: int, missing: set[str]) -> int:
     """Store those of the `missing` jobs again of which the source has a trace; how many."""
     count = 0
-    below = LAST_ID
-    while page := source.buried(below, _PAGE):
-        below = page[-1].record.id
+    for page in _buried(source):
         lost = [job for job in page if job.record.id in missing]
         if lost:
             count += sum(arrival.stored for arrival in target.admit(epoch, lost))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple, Protocol
 
-from jobcontract.contract import Row
+from jobcontract.side_doors import Row
 
 
 class Waiting(NamedTuple):

@@ -28,8 +28,8 @@ from jobcontract.cli.output import (
 )
 from jobcontract.cli.parameters import as_duration
 from jobcontract.cli.session import Session, pass_session
-from jobcontract.contract import OutboxStats
 from jobcontract.durations import format_duration
+from jobcontract.side_doors import OutboxStats
 from jobcontract_outbox.display import pending_words, run_relay, run_relay_once, status_json
 from jobcontract_outbox.ends import Ends, find_ends
 from jobcontract_outbox.parked import ParkedJob, ParkedJobs

@@ -11,9 +11,9 @@ from datetime import timedelta
 
 from jobcontract.cli.escape import one_line
 from jobcontract.cli.output import Column, console_on_stdout, table
-from jobcontract.contract import OUTBOX_COUNTED_UP_TO, OutboxStats
 from jobcontract.durations import format_duration
 from jobcontract.errors import StoreError
+from jobcontract.side_doors import OUTBOX_COUNTED_UP_TO, OutboxStats
 from jobcontract_outbox.relay import Relay, TargetLoop
 from jobcontract_outbox.statements import Statements
 from jobcontract_outbox.status import read_status

@@ -17,22 +17,34 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 
 from jobcontract.contract import (
+    Capabilities,
+    ClaimedRecord,
+    Deduplication,
+    Driver,
+    Failure,
+    JobRecord,
+    Lease,
+    Registration,
+    Rescued,
+    Scheduling,
+    State,
+    Transactional,
+    Verdict,
+)
+from jobcontract.durations import format_duration
+from jobcontract.errors import ConfigError, InvalidJob, StoreError, StoreUnavailable
+from jobcontract.records import Undecodable, from_envelope
+from jobcontract.side_doors import (
     OUTBOX_COUNTED_UP_TO,
     Ailment,
     Cancellation,
-    Capabilities,
-    ClaimedRecord,
+    CarriesCopies,
     DeadLetters,
-    Deduplication,
     Diagnosis,
     Dialect,
-    Driver,
     Expectations,
-    Failure,
     HostsTables,
     Installation,
-    JobRecord,
-    Lease,
     Located,
     Lookup,
     Notes,
@@ -42,28 +54,19 @@ from jobcontract.contract import (
     Pausing,
     Pruning,
     QueueStats,
-    Registration,
     Requeue,
-    Rescued,
-    Scheduling,
-    State,
     Statement,
     Statistics,
     Step,
     Steps,
     StoredJob,
-    Transaction,
-    Transactional,
-    Verdict,
     side_doors_of,
 )
-from jobcontract.durations import format_duration
-from jobcontract.errors import ConfigError, InvalidJob, StoreError, StoreUnavailable
-from jobcontract.records import Undecodable, from_envelope
+from jobcontract_outbox.copies import CopiesDoor
 from jobcontract_outbox.instants import read_instant
 from jobcontract_outbox.registering import Registering
 from jobcontract_outbox.schema import Schema
-from jobcontract_outbox.statements import Statements, single
+from jobcontract_outbox.statements import Statements, drive, single
 from jobcontract_outbox.status import read_status
 
 Result = TypeVar("Result")
@@ -144,7 +147,7 @@ class OutboxDriver:
             if not self._checked:
                 self.schema.check(transaction)
                 self._checked = True
-            return _drive(transaction, self._registering.steps(records))
+            return drive(transaction, self._registering.steps(records))
 
     def joining_steps(self, client: object) -> Steps[None]:
         """As `MeetsCallers.joining_steps`, of the outbox's database."""
@@ -351,16 +354,6 @@ class OutboxDriver:
         return StoredJob(record, State.READY, 0, created, None, None, last_error, job_id)
 
 
-def _drive(transaction: Transaction, steps: Steps[Result]) -> Result:
-    """Run `steps` on a transaction of our own, whose driver knows what its errors mean."""
-    try:
-        statement = next(steps)
-        while True:
-            statement = steps.send(transaction.run(statement))
-    except StopIteration as end:
-        return cast(Result, end.value)
-
-
 def _many(count: int) -> str:
     return f"more than {OUTBOX_COUNTED_UP_TO:,}" if count > OUTBOX_COUNTED_UP_TO else f"{count:,}"
 
@@ -456,4 +449,5 @@ _DOORS: tuple[tuple[type, type], ...] = (
     (Pausing, _PausingDoor),
     (DeadLetters, _DeadLettersDoor),
     (Located, _LocatedDoor),
+    (CarriesCopies, CopiesDoor),
 )

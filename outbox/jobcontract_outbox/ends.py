@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from jobcontract.config import Settings, StoreSettings
-from jobcontract.contract import Driver, HostsTables
+from jobcontract.contract import Driver
 from jobcontract.errors import ConfigError
 from jobcontract.registry import load_opener
+from jobcontract.side_doors import HostsTables
 from jobcontract_outbox.driver import OutboxDriver, open_outbox
 
 

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from datetime import timedelta
 
-from jobcontract.contract import HostsTables, Statement, Transaction
+from jobcontract.side_doors import HostsTables, Statement, Transaction
 from jobcontract_outbox.batch import Batch, Parked, Waiting, contiguous
 from jobcontract_outbox.locking import LANES, LANES_LOOKED_AT, ROWS_PER_LANE
 from jobcontract_outbox.schema import Schema

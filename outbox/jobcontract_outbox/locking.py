@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from jobcontract.contract import HostsTables, Row, Transaction
+from jobcontract.side_doors import HostsTables, Row, Transaction
 from jobcontract_outbox.batch import Batch, Parked, Waiting, contiguous
 from jobcontract_outbox.low_water import START, LowWater, Position
 from jobcontract_outbox.schema import Schema

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobcontract.contract import JobRecord, Row
+from jobcontract.contract import JobRecord
 from jobcontract.records import Undecodable, from_envelope
+from jobcontract.side_doors import Row
 from jobcontract_outbox.ends import Opened
 from jobcontract_outbox.instants import read_instant
 from jobcontract_outbox.statements import Statements

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from jobcontract.contract import HostsTables
+from jobcontract.side_doors import HostsTables
 from jobcontract_outbox.statements import Statements, single
 
 _BATCH = 500

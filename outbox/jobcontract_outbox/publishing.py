@@ -19,10 +19,11 @@ from datetime import timedelta
 
 from jobcontract import telemetry
 from jobcontract.backoff import Backoff
-from jobcontract.contract import MAX_ERROR_BYTES, Driver, Installation, JobRecord, Lookup
+from jobcontract.contract import MAX_ERROR_BYTES, Driver, JobRecord
 from jobcontract.errors import InvalidJob, StoreError, StoreUnavailable, Unsupported
 from jobcontract.jsontext import storable
 from jobcontract.records import Undecodable, from_envelope
+from jobcontract.side_doors import Gated, Installation, Lookup
 from jobcontract_outbox.batch import Batch, Refusal, Waiting
 
 ROW_BACKOFF = Backoff(base=timedelta(seconds=1), cap=timedelta(minutes=5))
@@ -34,8 +35,12 @@ class TargetFault(Exception):
 
 
 def check_target(name: str, target: Driver) -> None:
-    """Raise `StoreError` unless `target` is there and initialised. Writes nothing."""
-    if isinstance(target, Lookup):
+    """Raise `StoreError` unless `target` is there and initialised. Writes nothing. Needs the rights of a
+    producer, and no more where that is possible.
+    """
+    if isinstance(target, Gated):
+        target.gate()
+    elif isinstance(target, Lookup):
         target.get(_NOBODY)
     elif isinstance(target, Installation):
         missing = target.install(dry_run=True)
@@ -107,10 +112,12 @@ class _Offer:
         pairs: list[tuple[Waiting, JobRecord]] = []
         for row in rows:
             try:
-                # It is due: its target need not know that it once was not.
-                pairs.append((row, from_envelope(row.envelope)._replace(run_at=None)))
+                record = from_envelope(row.envelope)
             except Undecodable as error:
                 self._refuse(row, error)
+            else:
+                # It is due: its target need not know that it once was not.
+                pairs.append((row, record if record.run_at is None else record._replace(run_at=None)))
         self._offer(pairs)
 
     def _offer(self, pairs: Sequence[tuple[Waiting, JobRecord]]) -> None:

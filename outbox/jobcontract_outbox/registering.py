@@ -7,16 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from jobcontract.contract import (
-    HostsTables,
-    JobRecord,
-    Registration,
-    State,
-    Statement,
-    Steps,
-)
+from jobcontract.contract import JobRecord, Registration, State
 from jobcontract.errors import StoreError, StoreUnavailable
 from jobcontract.records import to_envelope
+from jobcontract.side_doors import HostsTables, Statement, Steps
 from jobcontract_outbox.statements import Statements
 
 ORDERING_KEY = "ordering-key"
@@ -87,10 +81,7 @@ class Registering:
         if self._statements.dialect == "postgresql":
             rows = yield self._statements(
                 "register",
-                [record.id for record in records],
-                [record.queue for record in records],
-                [record.idempotency_key for record in records],
-                [record.fingerprint for record in records],
+                *_key_columns(records),
                 [_ordering_key(record) for record in records],
                 [record.run_at for record in records],
                 [to_envelope(record) for record in records],
@@ -109,16 +100,35 @@ class Registering:
             )
         return list(created), bool(new)
 
+    def keep_keys(self, records: Sequence[JobRecord]) -> Steps[dict[str, str]]:
+        """Enter jobs that were registered elsewhere, so that their keys are known here. By the id of each
+        whose key another job holds: the id of that one.
+        """
+        if self._statements.dialect == "postgresql":
+            rows = yield self._statements("register_ledger", self._target, *_key_columns(records))
+        else:
+            rows = yield self._statements(
+                "register_ledger", self._target, _document(map(_key_fields, records))
+            )
+        entered = {_text(job_id) for (job_id,) in rows}
+        known = [record for record in records if record.id not in entered]
+        found = (yield self._look_up(known)) if known else []
+        holders = {known[int(position) - 1].id: _text(holder) for position, holder, *_ in found}
+        return {job_id: holder for job_id, holder in holders.items() if job_id != holder}
+
+    def recall(self, records: Sequence[JobRecord]) -> Steps[list[Registration | None]]:
+        """What a registration would be answered for each job that is known here; stores nothing."""
+        found: list[Registration | None] = [None] * len(records)
+        for position, holder, conflict, state in (yield self._look_up(records)):
+            known = State(_text(state)) if state is not None else None
+            found[int(position) - 1] = Registration(
+                UUID(_text(holder)), created=False, state=known, conflict=bool(conflict)
+            )
+        return found
+
     def _look_up(self, records: Sequence[JobRecord]) -> Statement:
         if self._statements.dialect == "postgresql":
-            return self._statements(
-                "look_up",
-                [record.id for record in records],
-                [record.queue for record in records],
-                [record.idempotency_key for record in records],
-                [record.fingerprint for record in records],
-                self._target,
-            )
+            return self._statements("look_up", *_key_columns(records), self._target)
         return self._statements("look_up", self._target, _document(map(_key_fields, records)))
 
 
@@ -127,6 +137,17 @@ def _ordering_key(record: JobRecord) -> str | None:
         return None
     headers: Mapping[str, str] = json.loads(record.headers)
     return headers.get(ORDERING_KEY) or None
+
+
+def _key_columns(
+    records: Sequence[JobRecord],
+) -> tuple[list[str], list[str], list[str | None], list[bytes | None]]:
+    return (
+        [record.id for record in records],
+        [record.queue for record in records],
+        [record.idempotency_key for record in records],
+        [record.fingerprint for record in records],
+    )
 
 
 def _key_fields(record: JobRecord) -> dict[str, object]:

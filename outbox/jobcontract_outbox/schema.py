@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobcontract.contract import HostsTables
 from jobcontract.hosted import HostedSchema
+from jobcontract.side_doors import HostsTables
 from jobcontract_outbox.statements import Statements
 
 
@@ -16,5 +16,5 @@ class Schema(HostedSchema):
             host_name,
             statements,
             what="outbox",
-            remedy="run `jobctl init` for the backend that has it",
+            remedy="run `jobctl init --all`",
         )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from jobcontract.contract import HostsTables
-from jobcontract.hosted import HostedStatements, single
+from typing import TypeVar, cast
 
-__all__ = ["TABLES", "Statements", "single"]
+from jobcontract.hosted import HostedStatements, single
+from jobcontract.side_doors import HostsTables, Steps, Transaction
+
+__all__ = ["TABLES", "Statements", "drive", "single"]
+
+Result = TypeVar("Result")
 
 TABLES = ("outbox_jobs", "outbox_targets", "outbox")
 
@@ -15,3 +19,13 @@ class Statements(HostedStatements):
 
     def __init__(self, host: HostsTables) -> None:
         super().__init__(host, "jobcontract_outbox", "outbox", TABLES)
+
+
+def drive(transaction: Transaction, steps: Steps[Result]) -> Result:
+    """Run `steps` on a transaction of our own, whose driver knows what its errors mean."""
+    try:
+        statement = next(steps)
+        while True:
+            statement = steps.send(transaction.run(statement))
+    except StopIteration as end:
+        return cast(Result, end.value)

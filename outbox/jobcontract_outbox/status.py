@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from jobcontract.contract import HostsTables, OutboxStats
+from jobcontract.side_doors import HostsTables, OutboxStats
 from jobcontract_outbox.schema import Schema
 from jobcontract_outbox.statements import Statements, single
 

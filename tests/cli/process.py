@@ -15,7 +15,7 @@ from typing import IO, Self
 from tests.cli.conftest import Ran
 
 JOBCTL = (sys.executable, "-m", "jobcontract")
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 
 
 def until(condition: Callable[[], object], patience: float = _PATIENCE) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
 import os
 import re
-import signal
+import shlex
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 from uuid import UUID
 
@@ -21,8 +21,8 @@ from jobcontract.cli import root
 from jobcontract.cli.command import SHARED_OPTIONS, Command
 from jobcontract.config import load_settings
 from tests.cli.conftest import Run, put
-from tests.cli.process import until
 from tests.cli.reference import BEGIN, DOCUMENT, reference
+from tests.cli.shown import put_jobctl_into, run_shown, started
 from tests.cli.tree import Entry, entries, examples_of, runs
 
 ENTRIES = entries()
@@ -138,8 +138,7 @@ def stage(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
             "UPDATE jobcontract_outbox SET parked_at = 1, attempts = 10, last_error = 'refused'"
         )
     programs = tmp_path_factory.mktemp("bin")
-    (programs / "jobctl").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jobcontract "$@"\n')
-    (programs / "jobctl").chmod(0o755)
+    put_jobctl_into(programs)
     return {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
 
 
@@ -167,40 +166,42 @@ def _set_up_a_migration(example: str, folder: Path, environment: dict[str, str])
         subprocess.run(run, cwd=folder, env=environment, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=str)
-def test_each_example_runs(example: str, stage: dict[str, str], folder: Path) -> None:
-    relay = re.match(r"jobctl relay(?! parked)(?!.*--(once|check))", example) is not None
-    worker = "jobctl worker" in example and "--until-empty" not in example
-    schedules = example.endswith("jobctl schedule run")
-    endless = "--watch" in example or worker or relay or schedules
+SPEAKING = [
+    (entry.path, example)
+    for entry in VERBS
+    if "as_json" in {parameter.name for parameter in entry.command.params}
+    and entry.path not in ("jobctl bench", "jobctl demo")  # whose own tests read their JSON
+    for example in [*examples_of(entry.command)][:1]
+]
+
+
+@pytest.mark.parametrize(("path", "example"), SPEAKING, ids=str)
+def test_what_is_printed_for_programs_is_json_in_ascii(
+    path: str, example: str, stage: dict[str, str], folder: Path, run: Run
+) -> None:
+    _prepare(example, folder, stage)
+    words = [word for word in shlex.split(example, comments=True)[1:] if word not in ("--json", "--watch")]
+    if path == "jobctl relay":
+        words.append("--check")
+    ran = run(*words, "--json")
+    assert ran.code in (0, 1), ran.err
+    assert ran.out.isascii()
+    assert isinstance(json.loads(ran.out), (dict, list))
+
+
+def _prepare(example: str, folder: Path, environment: dict[str, str]) -> None:
     if example.startswith("jobctl migrate"):
-        _set_up_a_migration(example, folder, stage)
+        _set_up_a_migration(example, folder, environment)
     if example.startswith("jobctl jobs stop"):  # only there, for others would wait for it
         _set_a_job_running(folder)
-    output = folder / "output"
-    with (
-        output.open("wb") as out,
-        subprocess.Popen(
-            ["bash", "-e", "-o", "pipefail", "-c", f"exec {example}" if endless else example],
-            cwd=folder,
-            env=stage,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        ) as process,
-    ):
-        try:
-            if endless:
-                started = "worker started" if worker else "relaying to" if relay else "QUEUE"
-                started = "running schedules" if schedules else started
-                started = "jobs go to" if "jobctl migrate status" in example else started
-                until(lambda: started in output.read_text() or process.poll() is not None)
-                process.send_signal(signal.SIGINT)
-            code = process.wait(timeout=60)
-        finally:
-            process.kill()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_each_example_runs(example: str, stage: dict[str, str], folder: Path) -> None:
+    _prepare(example, folder, stage)
+    ran = run_shown(example, folder, stage)
     ailing = "jobctl doctor" in example  # the stage has a parked job
     if "schedule sql" in example:  # the stage has no PostgreSQL
-        assert code == 3
+        assert ran.code == 3
         return
-    assert code in ((0, 130) if endless else (1,) if ailing else (0,)), output.read_text()
+    assert ran.code in ((0, 130) if started(example) else (1,) if ailing else (0,)), ran.out

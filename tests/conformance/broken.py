@@ -25,24 +25,18 @@ from jobcontract.contract import (
     LOST,
     Capabilities,
     ClaimedRecord,
-    Dialect,
     Driver,
     Durability,
     Failure,
     JobRecord,
     Lease,
-    QueueStats,
     Registration,
     Rescued,
-    Row,
     State,
-    Statement,
-    Steps,
-    StoredJob,
-    Transaction,
     Verdict,
 )
 from jobcontract.errors import StoreError
+from jobcontract.side_doors import Dialect, QueueStats, Row, Statement, Steps, StoredJob, Transaction
 from jobcontract.url import StoreURL
 
 _NOW = "(SELECT now FROM jobcontract_clock)"

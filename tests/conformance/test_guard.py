@@ -77,6 +77,18 @@ def test_declared_transactions_need_connections_to_try_them(pytester: pytest.Pyt
     assert "none of its tests ran" in found.output
 
 
+def test_processes_that_share_the_tests_are_summed_up_by_the_one_that_prints(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(SUITE.format(harness="Quick(BareDriver)", more=""))
+    spread = ("-n", "2", "--dist", "loadscope", "-p", "jobcontract.conformance.record")
+    output = pytester.runpytest_subprocess(
+        "-p", "no:cacheprovider", *spread, "-k", "an_empty_store"
+    ).stdout.str()
+    assert " not applicable " in output.splitlines()[-1]
+    assert "TestBroken: Bare 1.0" in output
+
+
 def test_a_lease_that_is_a_connection_needs_a_way_to_cut_it(pytester: pytest.Pytester) -> None:
     found = run(pytester, SUITE.format(harness="WithoutDisconnect(ConnectionBoundDriver)", more=""))
     assert [name for name, outcome in found.outcomes.items() if outcome == "failed"] == [GUARD]

@@ -16,15 +16,12 @@ from jobcontract.contract import (
     Deduplication,
     Durability,
     Feature,
-    Page,
-    QueueStats,
     Scheduling,
     State,
-    StoredJob,
     TimedLease,
     Transactional,
-    side_doors_of,
 )
+from jobcontract.side_doors import Page, QueueStats, StoredJob, side_doors_of
 
 MINUTE = timedelta(minutes=1)
 BARE = Capabilities(

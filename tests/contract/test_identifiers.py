@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import pickle
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from uuid import RFC_4122, UUID
 
-from jobcontract.identifiers import new_job_id
+import pytest
+
+from jobcontract.identifiers import new_job_id, read_job_id
 
 
 def milliseconds(identifier: UUID) -> int:
@@ -51,3 +56,27 @@ def test_a_fork_does_not_repeat_its_parents_ids() -> None:
     theirs = {received[start : start + 16] for start in range(0, len(received), 16)}
     assert len(theirs) == 100
     assert not ours & theirs
+
+
+def _upper(job_id: UUID) -> str:
+    return str(job_id).upper()
+
+
+@pytest.mark.parametrize("write", [str, attrgetter("hex"), _upper])
+def test_an_id_is_read_as_the_uuid_that_python_reads(write: Callable[[UUID], str]) -> None:
+    job_id = new_job_id()
+    read = read_job_id(write(job_id))
+    assert read == job_id
+    assert (type(read), hash(read), read.is_safe, str(read)) == (
+        UUID,
+        hash(job_id),
+        job_id.is_safe,
+        str(job_id),
+    )
+    assert pickle.loads(pickle.dumps(read)) == job_id  # noqa: S301  # our own bytes
+
+
+@pytest.mark.parametrize("text", ["", "1234", "z" * 32, "0" * 33, f"urn:uuid:{UUID(int=1)}"])
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"32 hexadecimal digits|invalid literal"):
+        read_job_id(text)

@@ -86,6 +86,7 @@ BAD_FIELDS: list[tuple[str, object, str]] = [
     ("run_at", True, "ISO 8601"),
     ("run_at", datetime.max.replace(tzinfo=UTC), "1970-01-01"),
     ("run_at", "9999-12-31T23:59:59Z", "1970-01-01"),
+    ("run_at", datetime(1, 1, 1, tzinfo=UTC), "not 0001-01-01T00:00:00+00:00"),
     ("run_at", LATEST_RUN_AT, "1970-01-01"),
     ("run_at", EARLIEST_RUN_AT - timedelta(microseconds=1), "1970-01-01"),
     ("idempotency_key", "", "1 to 512 bytes"),

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobcontract.jsontext import UnstorableText, check_text, dump_json, fingerprint, is_encodable, storable
+from jobcontract.jsontext import (
+    UnstorableText,
+    check_text,
+    dump_flat_json,
+    dump_json,
+    fingerprint,
+    is_encodable,
+    storable,
+)
 from tests.contract.strategies import json_values
 
 MARK = "\n[...]\n"
@@ -38,6 +46,23 @@ def test_any_value_is_storable_or_refused(value: Any) -> None:
     text.encode()
     assert "\\u0000" not in text.replace("\\\\", "")
     json.loads(text)
+
+
+@given(st.dictionaries(st.text(), st.text() | st.integers() | json_values()))
+@example({"name": '\x00\x01\x1f\x7f\u2028/\\"\U0001f600'})
+@example({"name": "\ud800"})
+@example({"\udfff": 1})
+@example({"size": 10**4300})
+@example({"size": 1e16, "none": None, "true": True})
+def test_a_flat_object_is_written_or_refused_as_any_value(value: dict[str, Any]) -> None:
+    assert outcome(dump_flat_json, value) == outcome(dump_json, value)
+
+
+def outcome(write: Callable[[dict[str, Any]], str], value: dict[str, Any]) -> str:
+    try:
+        return write(value)
+    except UnstorableText as error:
+        return f"refused: {error}"
 
 
 def test_characters_are_not_escaped() -> None:

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -55,6 +55,40 @@ def test_a_glance_lets_pass_only_what_the_closer_look_finds_the_same(
             assert glanced.to_record() == looked.to_record()
             assert copy.deepcopy(glanced) == looked
             assert glanced.model_copy(update={"priority": 3}).priority == 3
+
+
+@given(jobs(), st.booleans(), st.data())
+def test_an_envelope_read_at_a_glance_is_what_the_closer_look_finds(
+    job: Job, due: bool, data: st.DataObject
+) -> None:
+    run_at = datetime(2026, 11, 30, tzinfo=UTC) if due else None
+    envelope = to_envelope(job.to_record()._replace(headers=None, run_at=run_at))
+    position = data.draw(st.integers(0, len(envelope)))
+    length = data.draw(st.integers(0, 3))
+    spoilt = envelope[:position] + data.draw(st.text(max_size=3)) + envelope[position + length :]
+    for tried in (envelope, spoilt):
+        glanced = records.read_plain_envelope(tried)
+        assert glanced is None or glanced == records.read_any_envelope(tried)
+
+
+def test_an_envelope_of_ours_is_read_at_a_glance() -> None:
+    job = Job(kind="noop", input_ref={"document": "x"}, idempotency_key="7:v3")
+    assert records.read_plain_envelope(to_envelope(job.to_record())) == job.to_record()
+
+
+@given(jobs())
+def test_an_envelope_is_the_json_of_its_parts(job: Job) -> None:
+    record = job.to_record()
+    found = json.loads(to_envelope(record))
+    for name in ("id", "kind", "queue", "priority", "max_attempts", "idempotency_key"):
+        assert found[name] == getattr(record, name)
+    assert found["input_ref"] == json.loads(record.input_ref)
+
+
+def test_an_envelope_holds_what_others_have_stored_too() -> None:
+    """Of the wrong type, it is written as it is, and undecodable where it is read."""
+    envelope = to_envelope(RECORD._replace(kind=cast("str", 7), priority=cast("int", True)))
+    assert (json.loads(envelope)["kind"], json.loads(envelope)["priority"]) == (7, True)
 
 
 def test_a_plain_job_is_decoded_at_a_glance() -> None:

@@ -13,6 +13,7 @@ import pytest
 from jobcontract.demo import embedded
 from jobcontract.demo.documents import extract_terms, find_documents
 from jobcontract.errors import ConfigError
+from tests.cli.process import until
 
 DOCUMENTS = 60
 
@@ -40,7 +41,7 @@ def test_the_jobs_move_while_the_workers_run(folder: Path) -> None:
     ended = run_demo("--documents", str(folder), "--migrate", "--json")
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
-    assert found["moved"] >= 0  # so few documents may be done before their jobs can be moved
+    assert found["moved"] >= DOCUMENTS // 2
     assert (found["documents"], found["results"], found["lost"], found["doubled"]) == (
         DOCUMENTS,
         DOCUMENTS,
@@ -64,7 +65,9 @@ def test_nothing_is_lost_and_nothing_doubled_though_a_worker_is_killed(folder: P
 def test_it_leaves_no_file_behind(folder: Path) -> None:
     before = set(Path("/tmp").glob("jobcontract-demo-*"))
     assert run_demo("--documents", str(folder)).returncode == 0
-    assert set(Path("/tmp").glob("jobcontract-demo-*")) <= before
+    left = set(Path("/tmp").glob("jobcontract-demo-*")) - before
+    # Those of other demos, which other tests may run meanwhile, go with them.
+    until(lambda: not any(directory.exists() for directory in left), patience=100)
 
 
 def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from jobcontract import Job
 from jobcontract.connections import bind
-from jobcontract.contract import Statement
 from jobcontract.effects import create_effects_table
+from jobcontract.side_doors import Statement
 from tests.connections.callers import Caller, Psycopg, SQLite
 from tests.servers.postgres import PostgresServer
 

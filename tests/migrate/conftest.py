@@ -11,6 +11,7 @@ import pytest
 
 from tests.migrate.stage import Stage
 from tests.servers.postgres import PostgresServer
+from tests.servers.rabbitmq import RabbitServer
 
 MakeStage = Callable[..., Stage]
 
@@ -25,13 +26,15 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture
 def make_stage(tmp_path: Path) -> Iterator[MakeStage]:
-    """Makes a stage: ``make_stage(control, old=url, new=url)``."""
+    """Makes a stage: ``make_stage(control, old=url, new=url)``; `outbox` names a store that holds one for
+    "new".
+    """
     made: list[Stage] = []
 
-    def make(control: str, **stores: str) -> Stage:
+    def make(control: str, /, outbox: str | None = None, **stores: str) -> Stage:
         folder = tmp_path / f"stage{len(made)}"
         folder.mkdir()
-        stage = Stage(folder, control, stores)
+        stage = Stage(folder, control, stores, {} if outbox is None else {"new": outbox})
         made.append(stage)
         stage.install()
         return stage
@@ -59,6 +62,14 @@ def files(make_files: Callable[[], Stage]) -> Stage:
     return make_files()
 
 
+@pytest.fixture
+def broker_url(rabbitmq_server: RabbitServer) -> Iterator[str]:
+    """An empty virtual host."""
+    name = rabbitmq_server.create_vhost()
+    yield f"{rabbitmq_server.url(name)}?queues=default,mail"
+    rabbitmq_server.delete_vhost(name)
+
+
 PAIRS = [
     *("postgres-postgres", "sqlite-postgres", "postgres-redis", "redis-sqlite"),
     *(
@@ -69,12 +80,34 @@ PAIRS = [
 """Each store leaves and comes in the quick tests; the other pairs are for `-m slow`."""
 
 
+BROKER_PAIRS = [
+    "rabbitmq-postgres",
+    *(
+        pytest.param(pair, marks=pytest.mark.slow)
+        for pair in (
+            *("rabbitmq-sqlite", "rabbitmq-redis"),
+            *("postgres-rabbitmq", "sqlite-rabbitmq", "redis-rabbitmq"),
+        )
+    ),
+]
+
+
+@pytest.fixture(params=BROKER_PAIRS)
+def broker_stage(request: pytest.FixtureRequest, make_stage: MakeStage, tmp_path: Path) -> Stage:
+    """Every pair of stores of which one is RabbitMQ."""
+    return _stage_of(request, make_stage, tmp_path)
+
+
 @pytest.fixture(params=PAIRS)
 def stage(request: pytest.FixtureRequest, make_stage: MakeStage, tmp_path: Path) -> Stage:
     """Every pair of stores; two schemas of one database where both are PostgreSQL."""
+    return _stage_of(request, make_stage, tmp_path)
+
+
+def _stage_of(request: pytest.FixtureRequest, make_stage: MakeStage, tmp_path: Path) -> Stage:
     kinds = dict(zip(("old", "new"), str(request.param).split("-"), strict=True))
     urls = {name: _url(request, kind, name, tmp_path) for name, kind in kinds.items()}
-    control = next((name for name, kind in kinds.items() if kind != "redis"), "control")
+    control = next((name for name, kind in kinds.items() if kind in ("postgres", "sqlite")), "control")
     if control == "control":
         urls["control"] = f"sqlite:///{tmp_path}/control.db"
     return make_stage(control, **urls)
@@ -83,6 +116,8 @@ def stage(request: pytest.FixtureRequest, make_stage: MakeStage, tmp_path: Path)
 def _url(request: pytest.FixtureRequest, kind: str, name: str, folder: Path) -> str:
     if kind == "postgres":
         return f"{request.getfixturevalue('postgres_url')}?schema={name}"
+    if kind == "rabbitmq":
+        return str(request.getfixturevalue("broker_url"))
     if kind == "redis":
         server = request.getfixturevalue("redis_server")
         return f"{server.url()}?namespace={secrets.token_hex(8)}"

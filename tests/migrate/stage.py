@@ -22,23 +22,36 @@ from uuid import UUID
 from jobcontract_migrate import Coordinator, Options, Phase
 from jobcontract_migrate.control import Control, Move
 from jobcontract_migrate.coordinator import Progress
+from jobcontract_outbox import Relay, RelayOptions
+from jobcontract_outbox.ends import find_ends
 
-from jobcontract import Backend, Job, State, get_backend
+from jobcontract import Backend, Claim, Job, State, get_backend
 from jobcontract.config import Settings, load_settings
-from jobcontract.contract import Driver, Lookup, Movable, Page, StoredJob
+from jobcontract.contract import Driver
 from jobcontract.errors import StoreUnavailable
+from jobcontract.side_doors import Lookup, Movable, Page, StoredJob
 
 PATIENCE = 60.0
 LEASE = timedelta(seconds=30)
+PROGRAM = Path(__file__).with_name("programs.py")
+ROOT = Path(__file__).parents[2]
+NOTHING: Mapping[str, str] = {}
 
 
 class Stage:
     """Backends by name, of which "old" is the default; `control` knows where jobs live."""
 
-    def __init__(self, folder: Path, control: str, stores: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, control: str, stores: Mapping[str, str], outboxes: Mapping[str, str] = NOTHING
+    ) -> None:
+        """`outboxes`: in front of which store, in which other one."""
         self.folder = folder
         self.file = folder / "jobcontract.toml"
-        tables = "".join(f'[backends.{name}]\nurl = "{url}"\n' for name, url in stores.items())
+        tables = "".join(
+            f'[backends.{name}]\nurl = "{url}"\n'
+            + (f'outbox = "{outboxes[name]}"\n' if name in outboxes else "")
+            for name, url in stores.items()
+        )
         self.file.write_text(f'default = "old"\ncontrol = "{control}"\n{tables}')
         self.names = tuple(stores)
         self._stack = contextlib.ExitStack()
@@ -120,6 +133,7 @@ class Stage:
             [sys.executable, *arguments],
             cwd=self.folder,
             env={name: value for name, value in environment.items() if not name.startswith("JOBCONTRACT_")},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -142,6 +156,17 @@ class Stage:
             check=False,
             timeout=100,
         )
+
+    @contextlib.contextmanager
+    def relaying(self) -> Generator[None]:
+        """With a relay at work for every outbox."""
+        relay = Relay(find_ends(self.settings), RelayOptions())
+        relay.start()
+        try:
+            yield
+        finally:
+            relay.stop()
+            relay.close()
 
     def close(self) -> None:
         self._stack.close()
@@ -236,6 +261,32 @@ class Traffic:
                 continue
             if not claims:
                 backend.wait(timeout=timedelta(milliseconds=50))
+
+
+def program(stage: Stage, *arguments: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    """A process of `programs.py`."""
+    return stage.process(str(PROGRAM), *arguments, environment=os.environ | {"PYTHONPATH": str(ROOT)})
+
+
+def run_and_die(stage: Stage, verb: str, point: str, after: int) -> None:
+    """A coordinator in a process of its own does `verb`, and is killed with -9 the `after`-th time that it
+    reaches `point`.
+    """
+    with program(stage, str(stage.file), verb, point, str(after)) as run:
+        _, said = run.communicate(timeout=100)
+    assert run.returncode == -signal.SIGKILL, said
+
+
+def claim_when_there(backend: Backend, count: int = 1) -> list[Claim]:
+    """At least so many jobs, as soon as they can be claimed."""
+    found: list[Claim] = []
+
+    def there() -> bool:
+        found.extend(backend.claim(limit=10, lease=LEASE))
+        return len(found) >= count
+
+    until(there)
+    return found
 
 
 def drain(backend: Backend, ran: list[UUID], expected: int) -> None:

@@ -36,6 +36,17 @@ def test_the_command_plans_moves_and_reports(files: Stage) -> None:
     assert len(all_jobs(files.store("new"))) == 30
 
 
+def test_the_plan_says_when_nobody_can_be_seen_yet(tmp_path: Path) -> None:
+    """The control store's tables are made by `jobctl init`; before, no client can say that it follows."""
+    stage = Stage(tmp_path, "old", {name: f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new")})
+    stage.backend("old").install()
+    before = stage.jobctl(*MOVE, "--dry-run")
+    assert (before.returncode, "run `jobctl init`" in before.stdout) == (0, True), before.stderr
+    assert stage.jobctl("init").returncode == 0
+    assert "run `jobctl init`" not in stage.jobctl(*MOVE, "--dry-run").stdout
+    stage.close()
+
+
 def test_the_same_command_goes_on_and_says_when_it_is_done(files: Stage) -> None:
     assert files.jobctl(*MOVE, "--yes", "--until", "dual_read").returncode == 0
     assert files.move().state is Phase.DUAL_READ
@@ -55,10 +66,12 @@ def test_there_and_back_and_the_end(files: Stage) -> None:
     assert files.move().home == "new"
     refused = files.jobctl("migrate", "abort")
     assert (refused.returncode, "`jobctl migrate reverse`" in refused.stderr) == (2, True)
+    refused = files.jobctl("migrate", "pause")
+    assert (refused.returncode, "it is sealed" in refused.stderr) == (2, True)
     ran = files.jobctl("migrate", "complete", "--yes")
     assert (ran.returncode, ran.stdout) == (0, "completed; jobs live in new\n"), ran.stderr
     refused = files.jobctl("migrate", "reverse", "--yes")
-    assert (refused.returncode, "no migration is under way" in refused.stderr) == (3, True)
+    assert (refused.returncode, "no migration is under way" in refused.stderr) == (2, True)
     again = files.jobctl("migrate", "--from", "new", "--to", "old", "--yes")
     assert again.returncode == 0, again.stderr
     assert len(all_jobs(files.store("old"))) == 3
@@ -127,7 +140,8 @@ def test_what_cant_be_is_refused_in_one_sentence(
 
 
 def test_a_pair_that_is_not_built_is_refused(make_stage: MakeStage, tmp_path: Path) -> None:
-    stage = make_stage("old", old=f"sqlite:///{tmp_path}/old.db", new="amqp://127.0.0.1:1/")
+    files = (f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new"))
+    stage = make_stage("old", outbox="old", old=next(files), new=next(files))
     ran = stage.jobctl(*MOVE, "--yes")
     assert ran.returncode == 2
     assert "jobs can't be moved to the backend 'new': its driver has no side door for it yet" in ran.stderr
@@ -146,3 +160,19 @@ def test_other_commands_follow(files: Stage) -> None:
     assert stats.returncode == 0, stats.stderr
     assert '"ready": 3' in stats.stdout
     assert files.jobctl("jobs", "list", "--json").stdout.count('"work"') == 3
+
+
+def test_of_two_commands_at_once_one_works(files: Stage, tmp_path: Path) -> None:
+    files.backend("old").register_many([Job(kind="work") for _ in range(20)])
+    rest = tmp_path / "rest"
+    rest.touch()
+    with files.process("-m", "jobcontract", *MOVE, "--yes", "--pause-file", str(rest)) as running:
+        control = files.control()
+        until(lambda: control.is_installed() and (move := control.read()) is not None and move.home == "new")
+        for arguments in ((*MOVE, "--yes"), ("migrate", "resume"), ("migrate", "reverse", "--yes")):
+            other = files.jobctl(*arguments)
+            assert (other.returncode, "another coordinator is at work" in other.stderr) == (1, True)
+        rest.unlink()
+        _, said = running.communicate(timeout=60)
+        assert running.returncode == 0, said
+    assert len(all_jobs(files.store("new"))) == 20

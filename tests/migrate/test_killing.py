@@ -4,20 +4,15 @@ twice.
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
-from pathlib import Path
 from uuid import UUID
 
 import pytest
 from jobcontract_migrate import Phase
 
 from jobcontract import Job
-from tests.migrate.stage import Stage, all_jobs, assert_each_ran_once, drain
+from tests.migrate.stage import Stage, all_jobs, assert_each_ran_once, drain, run_and_die
 
-PROGRAM = Path(__file__).with_name("programs.py")
-ROOT = Path(__file__).parents[2]
 COUNT = 25
 
 
@@ -149,12 +144,3 @@ def test_a_completion_that_was_killed_is_gone_on_with(files: Stage) -> None:
     assert files.coordinator().complete().state is Phase.COMPLETED
     assert all_jobs(files.store("old")) == {}
     assert len(all_jobs(files.store("new"))) == COUNT
-
-
-def run_and_die(stage: Stage, verb: str, point: str, after: int) -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with stage.process(
-        str(PROGRAM), str(stage.file), verb, point, str(after), environment=environment
-    ) as run:
-        _, said = run.communicate(timeout=100)
-    assert run.returncode == -signal.SIGKILL, said

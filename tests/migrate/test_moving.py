@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from jobcontract_migrate import Phase
+from jobcontract_migrate.coordinator import Interrupted
 
 from jobcontract import Job, State
-from jobcontract.contract import StoredJob
+from jobcontract.side_doors import StoredJob
 from tests.migrate.stage import Stage, Traffic, all_jobs, assert_each_ran_once, drain
 
 HOUR = timedelta(hours=1)
@@ -134,3 +136,23 @@ def in_milliseconds(stored: StoredJob) -> StoredJob:
     assert created_at is not None
     record = stored.record._replace(run_at=run_at)
     return stored._replace(record=record, created_at=created_at, finished_at=finished_at)
+
+
+def test_a_stop_is_heeded_between_two_batches(files: Stage) -> None:
+    """And what was hidden has arrived by then: nobody could claim it, for as long as nobody goes on."""
+    files.backend("old").register_many([Job(kind="a") for _ in range(50)])
+
+    def reach(point: str) -> None:
+        if point == "buried":
+            coordinator.stop()
+
+    coordinator = files.coordinator(reach=reach, batch=7)
+    coordinator.begin("old", "new", {"first_source": "old"})
+    with pytest.raises(Interrupted):
+        coordinator.run(Phase.SEALED)
+    assert files.movable("old").hidden(50) == []
+    left, arrived = (len(all_jobs(files.store(name))) for name in ("old", "new"))
+    assert (left + arrived, left > 0, arrived > 0) == (50, True, True)
+    coordinator.close()
+    assert files.resume().state is Phase.SEALED
+    assert len(all_jobs(files.store("new"))) == 50

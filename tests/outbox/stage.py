@@ -21,7 +21,7 @@ from jobcontract_outbox.status import read_status
 
 from jobcontract import Backend, Claim, Job, StoreUnavailable, get_backend
 from jobcontract.config import Settings, load_settings
-from jobcontract.contract import HostsTables, OutboxStats, Statement
+from jobcontract.side_doors import HostsTables, OutboxStats, Statement
 
 PATIENCE = 60.0
 

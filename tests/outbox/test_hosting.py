@@ -11,7 +11,7 @@ import pytest
 from jobcontract import get_backend
 from jobcontract.config import Settings
 from jobcontract.conformance.hosting import Notes
-from jobcontract.contract import HostsTables, Installation
+from jobcontract.side_doors import HostsTables, Installation
 
 
 @contextlib.contextmanager

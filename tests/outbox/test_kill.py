@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -73,6 +74,61 @@ def test_a_relay_killed_at_any_statement_loses_nothing(
     claims = drain_until(stage.backend(), COUNT)
     assert {claim.job.id for claim in claims} == {job.id for job in made}
     assert len(claims) <= COUNT + BATCH
+
+
+STATEMENTS = (
+    *("claim", "lanes", "lock", "lane_rows", "delete", "refuse", "next_due", "prune"),
+    *("has_versions", "read_version", "status", "remember_target"),
+)
+"""All that a relay says to the outbox's database."""
+
+
+def several_kinds(stage: Stage) -> list[Job]:
+    """Jobs for which a relay needs all of its statements; the last one is refused."""
+    made = [*jobs(50), *jobs(20, headers={ORDERING_KEY: "a"}), Job(kind="work")]
+    stage.backend().register_many(made)
+    stage.sql("UPDATE {outbox} SET envelope = 'no job' WHERE job_id = %s", str(made[-1].id))
+    return made
+
+
+@pytest.mark.slow
+def test_these_are_all_statements_of_a_relay(stage: Stage, relays: Stage, host_proxy: Proxy) -> None:
+    several_kinds(stage)
+    seen: set[str] = set()
+
+    def note(sent: bytes) -> bool:
+        seen.update(found.decode() for found in re.findall(rb"jobcontract outbox (\w+)", sent))
+        return False
+
+    host_proxy.cut_next_request(note)
+    with relays.process("relay", "--batch", "20"):
+        until(lambda: "prune" in seen, 150)
+    host_proxy.pass_all()
+    assert seen == set(STATEMENTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", [When.BEFORE_REQUEST, When.BEFORE_REPLY], ids=["before", "behind"])
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_relay_killed_at_each_of_its_statements_loses_nothing(
+    stage: Stage, relays: Stage, host_proxy: Proxy, statement: str, when: When
+) -> None:
+    *made, refused = several_kinds(stage)
+    fits = contains(f"jobcontract outbox {statement} ".encode())
+    with relays.process("relay", "--batch", "20") as relay:
+        killed = (
+            host_proxy.cut_next_reply(fits, reply=_killing(relay))
+            if when is When.BEFORE_REPLY
+            else host_proxy.cut_next_request(lambda sent: fits(sent) and _killing(relay)(sent))
+        )
+        killed.wait(150)
+    until(lambda: stage.publish() == 0 and stage.status().due == 0)
+    assert stage.sql("SELECT job_id::text, attempts > 0 FROM {outbox}") == [(str(refused.id), True)]
+    arrived = drain_until(stage.backend(), len(made))
+    assert {claim.job.id for claim in arrived} == {job.id for job in made}
+    assert len(arrived) <= len(made) + 2 * 20  # two batches are under way in a backlog
+    ordered = [claim.job.id for claim in arrived if claim.job.headers]
+    assert list(dict.fromkeys(ordered)) == [job.id for job in made if job.headers]
 
 
 @pytest.mark.parametrize(
@@ -221,6 +277,56 @@ def test_what_a_killed_relay_had_leased_goes_when_the_lease_has_run_out(
     until(lambda: stage.publish() == 10)
     assert time.monotonic() - leased_at > 1
     assert sorted(ids(drain_until(stage.backend(), 20))) == sorted(job.id for job in made)
+
+
+KILLED_AT = """
+import os, signal, sqlite3, sys
+from datetime import timedelta
+from jobcontract_outbox.leasing import LeasingSource
+LeasingSource.__init__.__defaults__ = (timedelta(seconds=2),)  # instead of a minute
+left, connect = int(sys.argv.pop(1)), sqlite3.connect
+
+def count(statement):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def connect_traced(*arguments, **options):
+    connection = connect(*arguments, **options)
+    connection.set_trace_callback(count)
+    return connection
+
+sqlite3.connect = connect_traced
+from jobcontract.cli import main
+main()
+"""
+"""`jobctl`, killed when it begins with its n-th statement."""
+FEWEST_STATEMENTS = 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_relay_killed_at_each_statement_to_a_file_loses_nothing(
+    make_stage: MakeStage, redis_url: str, tmp_path: object
+) -> None:
+    stage = make_stage(f"sqlite:///{tmp_path}/outbox.db", redis=redis_url)
+    backend = stage.backend()
+    number = 0
+    code = -signal.SIGKILL
+    while code == -signal.SIGKILL:
+        number += 1
+        made = [*jobs(5), *jobs(3, headers={ORDERING_KEY: "a"})]
+        backend.register_many(made)
+        command = [sys.executable, "-c", KILLED_AT, str(number), "relay", "--once", "--batch", "3"]
+        code = subprocess.run(command, cwd=stage.folder, check=False, timeout=60).returncode
+        until(lambda: stage.publish() == 0 and stage.status().pending == 0)
+        arrived = drain_until(backend, len(made))
+        assert {claim.job.id for claim in arrived} == {job.id for job in made}
+        ordered = [claim.job.id for claim in arrived if claim.job.headers]
+        assert list(dict.fromkeys(ordered)) == [job.id for job in made if job.headers]
+    assert code == 0
+    assert number > FEWEST_STATEMENTS
 
 
 def test_a_stop_waits_for_the_confirms(

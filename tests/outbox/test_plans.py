@@ -10,7 +10,7 @@ import pytest
 from jobcontract_outbox.locking import LANES_LOOKED_AT
 from jobcontract_outbox.statements import Statements
 
-from jobcontract.contract import HostsTables, Statement
+from jobcontract.side_doors import HostsTables, Statement
 from tests.outbox.conftest import MakeStage
 from tests.outbox.stage import Stage, jobs
 

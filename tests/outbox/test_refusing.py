@@ -27,17 +27,15 @@ def test_a_relay_refuses_a_database_without_an_outbox(
     for arguments in ([], ["--once"], ["--check"]):
         code, error = relayed(stage, *arguments)
         assert code == 1
-        assert error.endswith(
-            "Error: the backend 'host' holds no outbox yet; run `jobctl init` for the backend that has it\n"
-        )
-    with pytest.raises(StoreError, match="holds no outbox yet; run `jobctl init`"):
+        assert error.endswith("Error: the backend 'host' holds no outbox yet; run `jobctl init --all`\n")
+    with pytest.raises(StoreError, match="holds no outbox yet; run `jobctl init --all`"):
         stage.backend().register(Job(kind="work"))
 
 
 @pytest.mark.parametrize(
     ("version", "sentence"),
     [
-        (-1, "version -1 of the outbox, and this jobcontract needs 1; run `jobctl init`"),
+        (-1, "version -1 of the outbox, and this jobcontract needs 1; run `jobctl init --all`"),
         (9, "version 9 of the outbox, and this jobcontract knows 1; upgrade jobcontract"),
     ],
     ids=["older", "newer"],

@@ -56,7 +56,6 @@ def test_an_outage_burns_no_attempt_and_loses_no_job(stage: Stage, rabbit_proxy:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_broker_that_is_down_for_a_minute_costs_nothing_but_the_minute(
     make_stage: MakeStage, postgres_url: str, rabbitmq_programs: Programs
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 
 import psycopg
-import pytest
 
 from benchmarks.claim_plan import cached_plan_buffers, fill, fresh_plan_buffers, prepare
 from tests.postgres.stores import open_store
@@ -17,7 +16,6 @@ MILLION = 1_000_000
 MOST_BUFFERS = 400
 
 
-@pytest.mark.timeout(300)
 def test_a_claim_of_ten_among_two_million_touches_few_pages(postgres_server: PostgresServer) -> None:
     """A million jobs are due, and a million of better priority, in front of them in the index, are not.
 

@@ -9,7 +9,8 @@ import pytest
 
 from jobcontract import get_backend
 from jobcontract.config import Settings
-from jobcontract.contract import Page, State
+from jobcontract.contract import State
+from jobcontract.side_doors import Page
 from tests.postgres.conftest import OpenStore
 from tests.postgres.stores import NOTHING, Store, jobs, until
 from tests.servers.postgres import PostgresServer

@@ -13,9 +13,10 @@ from jobcontract_postgres.schema import OLDEST_SCHEMA, VERSION
 from jobcontract_postgres.statements import channel_name
 from psycopg import sql
 
-from jobcontract.contract import Page, State
+from jobcontract.contract import State
 from jobcontract.effects import create_effects_table
 from jobcontract.errors import ConfigError, StoreError
+from jobcontract.side_doors import Page
 from tests.postgres.conftest import OpenStore
 from tests.postgres.stores import Store, jobs
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from jobcontract.contract import COUNTED_UP_TO, QueueStats
+from jobcontract.side_doors import COUNTED_UP_TO, QueueStats
 from tests.postgres.stores import Store, jobs, open_store
 from tests.servers.postgres import PostgresServer
 
@@ -22,7 +22,9 @@ INSERT INTO OURS.live_jobs (id, run_at, created_at, max_attempts, priority, queu
 SELECT gen_random_uuid(), now() + interval '1 day', now(), 5, 9, 'later', 'k', '{}' FROM generate_series(1,
 $1); INSERT INTO OURS.done_jobs
     (id, run_at, created_at, finished_at, attempt, max_attempts, priority, queue, kind, input_ref)
-SELECT gen_random_uuid(), now(), now(), now() - interval '1 hour', 1, 5, 0, 'past', 'k', '{}'
+SELECT gen_random_uuid(), now(), now(),
+       greatest(now() - interval '1 hour', date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'),
+       1, 5, 0, 'past', 'k', '{}'
 FROM generate_series(1, $1);
 INSERT INTO OURS.dead_jobs
     (id, run_at, created_at, finished_at, attempt, refunded, max_attempts, priority, state, queue, kind,

@@ -12,8 +12,8 @@ from jobcontract_postgres import schema as schema_module
 from jobcontract_postgres.indexes import indexes
 from jobcontract_postgres.schema import VERSION
 
-from jobcontract.contract import Step
 from jobcontract.errors import StoreError
+from jobcontract.side_doors import Step
 from tests.postgres.conftest import OpenStore
 from tests.postgres.stores import Store, jobs, until
 from tests.servers.postgres import PostgresServer
@@ -137,6 +137,34 @@ def test_workers_go_on_while_an_upgrade_waits_for_an_open_transaction(
         assert not done, "it waits for the transaction, and nobody waits for it"
     assert done
     assert invalid(old, connection) == []
+    assert version(old, connection) == VERSION
+
+
+def test_no_migration_takes_a_lock_that_a_worker_waits_for(
+    old: Store, connection: psycopg.Connection, postgres_server: PostgresServer
+) -> None:
+    """Nor one that it would have to wait for: a worker writes, so that only these modes stand in its way."""
+    steps = [step for step in old.driver.install(dry_run=True) if not step.title.startswith("history")]
+    assert len(steps) >= VERSION - 1
+    with closing(postgres_server.connect(connection.info.dbname)) as installer:
+        for step in steps:
+            if "CONCURRENTLY" in step.statements:
+                installer.execute(step.statements.encode())  # which waits for others, and nobody for it
+                continue
+            with installer.transaction():
+                (used,) = installer.execute(
+                    "SELECT array_agg(oid) FROM pg_class WHERE relnamespace = %s::regnamespace"
+                    " AND relkind IN ('r', 'p') AND relname <> 'schema_version'",
+                    (old.sql("OURS").decode(),),
+                ).fetchone() or ([],)
+                installer.execute(step.statements.encode())
+                strong = installer.execute(
+                    "SELECT relation::regclass::text, mode FROM pg_locks WHERE pid = pg_backend_pid()"
+                    " AND relation = ANY(%s) AND mode IN"
+                    " ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')",
+                    (used,),
+                ).fetchall()
+                assert strong == [], step.title
     assert version(old, connection) == VERSION
 
 

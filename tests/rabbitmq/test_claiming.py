@@ -7,6 +7,7 @@ import time
 from datetime import timedelta
 
 import pytest
+from jobcontract_rabbitmq.intake import SPARE
 
 from jobcontract import Backend, Claim, Job
 from tests.rabbitmq.stores import NOTHING, SECOND, claim_all, claim_one, jobs, numbers, opened, until
@@ -108,6 +109,17 @@ def test_a_queue_that_came_back_is_heard_while_the_other_priorities_have_all_the
     assert claim_one(store).job.priority == 1
 
 
+def test_who_waits_after_a_drain_holds_no_credit_for_others_work(store: Backend, other: Backend) -> None:
+    """Claims that follow each other closely and get all that they ask for leave their credit behind."""
+    store.register_many(jobs(300))
+    for _ in range(3):
+        store.complete_many(claim_all(store, 100))
+    store.claim(limit=5)
+    assert not store.wait(timeout=timedelta(milliseconds=50))
+    other.register_many(jobs(100))
+    assert len(other.claim(limit=100)) >= 97  # all but one for each priority
+
+
 def test_two_idle_workers_share_what_comes(store: Backend, other: Backend) -> None:
     for backend in (store, other):
         backend.claim(limit=2)
@@ -130,9 +142,9 @@ def test_two_idle_workers_share_what_comes(store: Backend, other: Backend) -> No
 
 def test_closing_gives_back_what_was_fetched_ahead(url: str, store: Backend) -> None:
     with opened(url) as leaving:
-        leaving.register_many(jobs(10, max_attempts=1))
-        for claim in leaving.claim(limit=5):
-            leaving.complete(claim)  # five more are on their way
+        leaving.register_many(jobs(15, max_attempts=1))
+        for _ in range(2):
+            leaving.complete_many(leaving.claim(limit=5))  # the second time, five more are on their way
     claims = claim_all(store, 5)
     assert {claim.attempt for claim in claims} == {1}
 
@@ -142,17 +154,44 @@ def test_closing_gives_back_what_was_fetched_ahead(url: str, store: Backend) -> 
 
 def test_a_better_priority_overtakes_what_was_fetched_ahead(store: Backend, other: Backend) -> None:
     store.register_many(jobs(10))
-    store.complete(claim_one(store))  # one of the nine is in the buffer now, or on its way
+    for _ in range(2):
+        store.complete(claim_one(store))  # and then one of the eight is in the buffer, or on its way
     other.register(Job(kind="urgent", priority=2))
     assert claim_one(store).job.kind == "urgent"
 
 
 def test_what_a_better_priority_pushed_aside_goes_to_an_idle_worker(store: Backend, other: Backend) -> None:
-    store.register_many(jobs(2))
-    store.complete(claim_one(store))
+    store.register_many(jobs(3))
+    for _ in range(2):
+        store.complete(claim_one(store))
     other.register(Job(kind="urgent", priority=2))
     assert claim_one(store).job.kind == "urgent"
-    assert numbers([claim_one(other)]) == [1]
+    assert numbers([claim_one(other)]) == [2]
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+def test_who_claims_alone_gets_the_order_of_the_queue_however_long_the_jobs_take(
+    store: Backend, limit: int
+) -> None:
+    """What is fetched ahead and not claimed goes back behind all others: nothing may be, in vain."""
+    store.register_many(jobs(6 * limit))
+    seen: list[object] = []
+    for _ in range(6):
+        claims = claim_all(store, limit)
+        seen += numbers(claims)
+        time.sleep(2.5 * SPARE / limit)  # the work
+        store.complete_many(claims)
+        time.sleep(2.5 * SPARE)
+    assert seen == list(range(6 * limit))
+
+
+def test_a_worker_that_pauses_in_a_backlog_keeps_its_place(store: Backend) -> None:
+    """It had claimed without a pause, and five more were fetched for it."""
+    store.register_many(jobs(20))
+    for _ in range(2):
+        store.complete_many(claim_all(store, 5))
+    time.sleep(4 * SPARE)
+    assert numbers(claim_all(store, 10)) == list(range(10, 20))
 
 
 def test_a_full_queue_hides_no_other_of_its_priority(store: Backend) -> None:

@@ -63,7 +63,6 @@ def test_a_delay_keeps_the_priority(store: Backend) -> None:
     assert [claim.job.kind for claim in claim_all(store, 3)] == ["urgent", "work", "work"]
 
 
-@pytest.mark.timeout(240)
 def test_ten_thousand_retries_that_are_due_at_once_all_come(store: Backend) -> None:
     count = 10_000
     store.register_many(jobs(count, max_attempts=2))

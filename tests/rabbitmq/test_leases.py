@@ -177,7 +177,8 @@ def consumer_of(server: RabbitServer, vhost: str, queue: str) -> tuple[str, int]
     found = [
         (each["consumer_tag"], each["channel_details"]["number"])
         for each in server.api("GET", f"/consumers/{vhost}")
-        if each["queue"]["name"] == f"jobcontract.v1.ready.{queue}.0"
+        # The server shows a consumer some moments before it shows its channel.
+        if each["queue"]["name"] == f"jobcontract.v1.ready.{queue}.0" and each["channel_details"]
     ]
     return found[0] if len(found) == 1 else None
 

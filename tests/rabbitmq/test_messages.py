@@ -27,6 +27,8 @@ histories = st.builds(
     run_at=st.none() | instants,
     error=st.none() | st.text(max_size=100),
     died_at=st.none() | instants,
+    created_at=st.none() | instants,
+    copy=st.text(max_size=100),
 )
 
 

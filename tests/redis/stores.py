@@ -12,7 +12,8 @@ from jobcontract_redis import RedisDriver, open_driver
 
 from jobcontract import Job
 from jobcontract.config import StoreSettings
-from jobcontract.contract import ClaimedRecord, Failure, JobRecord, Lease, QueueStats, State, StoredJob
+from jobcontract.contract import ClaimedRecord, Failure, JobRecord, Lease, State
+from jobcontract.side_doors import QueueStats, StoredJob
 from jobcontract.url import StoreURL
 
 Result = TypeVar("Result")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import pytest
+import redis
 from hypothesis import given
 from hypothesis import strategies as st
-from jobcontract_redis.access import Address, Location, Topology, locate
+from jobcontract_redis.access import Address, Location, Topology, locate, pack
 from jobcontract_redis.options import RedisOptions
 
 from jobcontract.config import Settings, StoreSettings
@@ -133,3 +134,10 @@ def test_a_password_is_shown_nowhere(rest: str) -> None:
     found = located(f"redis+sentinel://user:{quote(password, safe='')}@h/main", sentinel_password=password)
     assert found.access.arguments["password"] == password
     assert "canary" not in f"{found!r} {found} {found.where}"
+
+
+@given(st.lists(st.lists(st.text() | st.binary() | st.integers())), st.sampled_from([0, 1, 16_384]))
+def test_commands_are_packed_as_the_client_packs_them(words: list[list[object]], length: int) -> None:
+    commands = [["SET", *some, "ü" * length, b"x" * length, "after"] for some in words]
+    client = cast(Any, redis.Connection)()
+    assert b"".join(pack(commands)) == b"".join(client.pack_commands(commands))

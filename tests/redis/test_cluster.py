@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from redis.crc import key_slot
 
-from jobcontract.contract import Page
 from jobcontract.errors import ConfigError, StoreUnavailable
+from jobcontract.side_doors import Page
 from tests.redis.stores import HOUR, NOTHING, connect, counts, leases_of, open_store, records, until
 from tests.servers.binaries import Programs
 from tests.servers.process import DEFAULT_PASSWORD

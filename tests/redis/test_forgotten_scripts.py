@@ -10,7 +10,8 @@ from datetime import timedelta
 import pytest
 from jobcontract_redis import RedisDriver
 
-from jobcontract.contract import Page, State
+from jobcontract.contract import State
+from jobcontract.side_doors import Page
 from tests.redis.stores import HOUR, NOTHING, QUEUE, counts, failure, leases_of, open_store, records
 from tests.servers.redis import RedisServer
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from jobcontract_redis import RedisDriver
 
-from jobcontract.contract import JobRecord, Page, State
+from jobcontract.contract import JobRecord, State
+from jobcontract.side_doors import Page
 from tests.redis.stores import HOUR, QUEUE, failure, leases_of, new_namespace, open_store, records
 from tests.servers.redis import RedisServer
 

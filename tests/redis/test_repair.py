@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from jobcontract_redis import RedisDriver
 
-from jobcontract.contract import JobRecord, Page, State
+from jobcontract.contract import JobRecord, State
 from jobcontract.errors import StoreError
+from jobcontract.side_doors import Page
 from tests.redis.stores import (
     HOUR,
     NOTHING,

@@ -15,10 +15,10 @@ import pytest
 
 from jobcontract import Backend, get_backend
 from jobcontract.config import ScheduleTable, Settings
-from jobcontract.contract import RegistersByStatement
 from jobcontract.errors import Unsupported
 from jobcontract.schedules import Scheduler, schedule_of
 from jobcontract.schedules.pg_cron import pg_cron_sql
+from jobcontract.side_doors import RegistersByStatement
 from tests.servers.binaries import Programs
 from tests.servers.postgres import PostgresServer
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -16,11 +17,13 @@ from jobcontract.config import Settings
 from jobcontract.doctor import examine
 from jobcontract.errors import StoreError
 from tests.security.grants import grants
+from tests.security.relaying import relays
 from tests.servers.binaries import Programs
 from tests.servers.rabbitmq import RabbitServer
 from tests.servers.redis import RedisServer
 
 As = Callable[[str], Backend]
+UrlOf = Callable[[str], str]
 
 
 def refused(operation: Callable[[], object]) -> None:
@@ -48,19 +51,29 @@ def redis_owner(redis: RedisServer) -> Iterator[Backend]:
 
 
 @pytest.fixture
-def as_redis(redis: RedisServer, redis_owner: Backend) -> Iterator[As]:
-    """A backend that connects as a user with what a role is given."""
+def redis_url_of(redis: RedisServer, redis_owner: Backend) -> Iterator[UrlOf]:
+    """The URL of a new user with what a role is given."""
     del redis_owner  # it has installed
     with ExitStack() as stack:
 
-        def as_role(role: str) -> Backend:
+        def url_of(role: str) -> str:
             user = f"{role}{secrets.token_hex(4)}"
             redis.ask("ACL SETUSER", user, "reset", "on", f">{user}", *grants("acl")[role].split())
             stack.callback(redis.ask, "ACL DELUSER", user)
-            url = f"redis://{user}:{user}@{redis.host}:{redis.port}/0"
-            return stack.enter_context(get_backend(url, settings=Settings()))
+            return f"redis://{user}:{user}@{redis.host}:{redis.port}/0"
 
-        yield as_role
+        yield url_of
+
+
+@pytest.fixture
+def as_redis(redis_url_of: UrlOf) -> Iterator[As]:
+    """A backend that connects as a user with what a role is given."""
+    with ExitStack() as stack:
+        yield lambda role: stack.enter_context(get_backend(redis_url_of(role), settings=Settings()))
+
+
+def test_a_redis_relay_is_a_producer(tmp_path: Path, redis: RedisServer, redis_url_of: UrlOf) -> None:
+    relays(tmp_path, redis.url(), redis_url_of("producer"))
 
 
 def test_a_redis_producer_registers(as_redis: As) -> None:
@@ -131,12 +144,12 @@ def rabbit_owner(rabbitmq_server: RabbitServer) -> Iterator[tuple[str, Backend]]
 
 
 @pytest.fixture
-def as_rabbit(rabbitmq_server: RabbitServer, rabbit_owner: tuple[str, Backend]) -> Iterator[As]:
-    """A backend that connects as a user with the permissions of a role."""
+def rabbit_url_of(rabbitmq_server: RabbitServer, rabbit_owner: tuple[str, Backend]) -> Iterator[UrlOf]:
+    """The URL of a new user with the permissions of a role."""
     vhost = rabbit_owner[0]
     with ExitStack() as stack:
 
-        def as_role(role: str) -> Backend:
+        def url_of(role: str) -> str:
             user = f"{role}-{secrets.token_hex(4)}"
             configure, write, read = shlex.split(grants("rabbitmq")[role].replace("\\", "\\\\"))
             rabbitmq_server.api("PUT", f"/users/{user}", {"password": user, "tags": ""})
@@ -146,10 +159,23 @@ def as_rabbit(rabbitmq_server: RabbitServer, rabbit_owner: tuple[str, Backend]) 
                 f"/permissions/{quote(vhost, safe='')}/{user}",
                 {"configure": configure, "write": write, "read": read},
             )
-            url = f"{rabbitmq_server.url(vhost, user=user, password=user)}?priority_levels=1"
-            return stack.enter_context(get_backend(url, settings=Settings()))
+            return f"{rabbitmq_server.url(vhost, user=user, password=user)}?priority_levels=1"
 
-        yield as_role
+        yield url_of
+
+
+@pytest.fixture
+def as_rabbit(rabbit_url_of: UrlOf) -> Iterator[As]:
+    """A backend that connects as a user with the permissions of a role."""
+    with ExitStack() as stack:
+        yield lambda role: stack.enter_context(get_backend(rabbit_url_of(role), settings=Settings()))
+
+
+def test_a_rabbitmq_relay_is_a_producer(
+    tmp_path: Path, rabbitmq_server: RabbitServer, rabbit_owner: tuple[str, Backend], rabbit_url_of: UrlOf
+) -> None:
+    owner = f"{rabbitmq_server.url(rabbit_owner[0])}?priority_levels=1"
+    relays(tmp_path, owner, rabbit_url_of("producer"))
 
 
 def test_a_rabbitmq_producer_registers_and_reads_nothing(as_rabbit: As) -> None:

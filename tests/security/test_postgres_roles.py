@@ -19,6 +19,7 @@ from jobcontract.doctor import examine
 from jobcontract.errors import StoreError
 from jobcontract.limits import Slot, SlotRequest, shared_limits_of
 from tests.security.grants import grants
+from tests.security.relaying import relays
 from tests.servers.postgres import PostgresServer
 
 As = Callable[[str], Backend]
@@ -192,6 +193,12 @@ def test_a_producer_through_the_outbox_and_a_relay(
     with get_backend("it", settings=settings) as backend:
         assert len(backend.claim()) == 1
         refused(lambda: backend.register(Job(kind="k")))
+
+
+def test_on_a_target_a_relay_is_a_producer(
+    tmp_path: Path, owner: Backend, login: Callable[[str], str], postgres_server: PostgresServer
+) -> None:
+    relays(tmp_path, postgres_server.url(database_of(owner)), login("producer"))
 
 
 def test_a_worker_keeps_its_limits(as_role: As, owner: Backend) -> None:

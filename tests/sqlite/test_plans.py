@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from jobcontract_sqlite import statements
 from jobcontract_sqlite.lookup import select_job, select_page
 
-from jobcontract.contract import Page, State
+from jobcontract.contract import State
+from jobcontract.side_doors import COUNTED_UP_TO, Page
 from tests.sqlite.stores import Edit, FileStore
 
 TABLES = ("jobs", "done", "dead", "keys", "queues")
@@ -138,8 +139,64 @@ def fill(edit: Edit, *, ready: int, future: int) -> None:
         )
 
 
+def test_looking_costs_the_same_however_much_there_is(store: FileStore, edit: Edit) -> None:
+    """With a cap of 100 in place of `COUNTED_UP_TO`, and once all that is counted is more than that."""
+    fill(edit, ready=1_000, future=1_000)
+    edit(_FINISH, 1_000)
+    (small, rows) = work_of_a_look(store.path, most=100)
+    assert rows == [("default", 100, 100, 0, 0, 0, 100, 0)]
+    fill(edit, ready=30_000, future=30_000)
+    edit(_FINISH, 30_000)
+    (great, rows) = work_of_a_look(store.path, most=100)
+    assert rows == [("default", 100, 100, 0, 0, 0, 100, 0)]
+    assert great < small * 1.2
+    assert work_of_a_look(store.path, most=10_000)[0] > small * 5, "the check can fail"
+
+
+def test_the_numbers_are_counted_up_to_there_and_the_rate_is_of_the_last_ten_seconds(
+    store: FileStore, edit: Edit
+) -> None:
+    edit(_FINISH, COUNTED_UP_TO + 10)
+    (row,) = store.driver.stats()
+    assert (row.done, row.done_per_second) == (COUNTED_UP_TO + 1, 0)
+    store.add(30)
+    store.driver.complete([each.lease for each in store.claim(30)])
+    (row,) = store.driver.stats()
+    assert row.done_per_second == pytest.approx(3.0)
+
+
+_FINISH = """
+    WITH RECURSIVE counter (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM counter WHERE i + 1 < ?1)
+    INSERT OR REPLACE INTO jobcontract_done
+        (id, queue, kind, priority, run_at, attempt, refunded, max_attempts, created_at, finished_at,
+        input_ref)
+    SELECT printf('%032d', i), 'default', 'extract', 0, 1, 1, 0, 5, 1, 1, '{}' FROM counter
+"""
+
+
+def work_of_a_look(path: Path, *, most: int) -> tuple[int, list[tuple[object, ...]]]:
+    """How many instructions `stats` takes, counting up to `most`; each queue and its counts."""
+    rows: list[tuple[object, ...]] = []
+
+    def look(connection: sqlite3.Connection) -> None:
+        found = connection.execute(statements.STATS, {"most": most, "lately": 10_000_000})
+        rows.extend(row[:8] for row in found)
+
+    return work_of(path, look), rows
+
+
 def work_of_a_claim(path: Path) -> int:
     """How many instructions of SQLite's virtual machine a claim of 10 takes."""
+
+    def claim(connection: sqlite3.Connection) -> None:
+        parameters = {"queues": '["default"]', "limit": 10, "lease": 60_000_000}
+        assert len(connection.execute(statements.CLAIM, parameters).fetchall()) == 10
+
+    return work_of(path, claim)
+
+
+def work_of(path: Path, do: Callable[[sqlite3.Connection], None]) -> int:
+    """How many instructions of SQLite's virtual machine `do` takes. Nothing that it does stays."""
     connection = sqlite3.connect(path, isolation_level=None)
     steps = 0
 
@@ -148,10 +205,9 @@ def work_of_a_claim(path: Path) -> int:
         steps += 1
         return 0
 
-    parameters = {"queues": '["default"]', "limit": 10, "lease": 60_000_000}
     connection.execute("BEGIN IMMEDIATE")
     connection.set_progress_handler(count, 1)
-    assert len(connection.execute(statements.CLAIM, parameters).fetchall()) == 10
+    do(connection)
     connection.set_progress_handler(None, 0)
     connection.execute("ROLLBACK")
     connection.close()

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobcontract.backend import Backend
-from jobcontract.contract import Failure, Page, Rescued, State
+from jobcontract.contract import Failure, Rescued, State
 from jobcontract.errors import StoreError
 from jobcontract.records import Undecodable, decode
+from jobcontract.side_doors import Page
 from tests.sqlite.stores import MINUTE, QUEUES, Advance, Edit, FileStore, record
 
 # What a hand may write into a row of the live table that no `Job` could hold.

@@ -11,8 +11,9 @@ from jobcontract_sqlite import SQLiteDriver
 from jobcontract_sqlite.capabilities import has_wal_reset_bug
 from jobcontract_sqlite.connections import check_library
 
-from jobcontract.contract import Durability, Installation, JoinsTransactions, Transactional
+from jobcontract.contract import Durability, Transactional
 from jobcontract.errors import ConfigError
+from jobcontract.side_doors import Installation, JoinsTransactions
 from tests.sqlite.stores import FileStore, open_file, open_url, record
 
 

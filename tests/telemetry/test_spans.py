@@ -22,6 +22,7 @@ FOREIGN = "0af7651916cd43dd8448eb211c80319c"
 Span = dict[str, Any]
 
 STORES = ["postgres", "sqlite", "redis", "rabbitmq", "outbox"]
+IN_A_TRANSACTION = ["postgres joined", "postgres awaited", "outbox awaited"]
 
 
 @pytest.fixture
@@ -65,14 +66,17 @@ def configuration(request: pytest.FixtureRequest) -> Callable[[str], str]:
     return write
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=STORES + IN_A_TRANSACTION)
 def spans(
     request: pytest.FixtureRequest, tmp_path: Path, configuration: Callable[[str], str]
 ) -> tuple[str, list[Span]]:
     """Which store it is, and every span of `tests.telemetry.program` on it."""
-    (tmp_path / "jobcontract.toml").write_text(configuration(request.param))
+    store, *way = request.param.split()
+    (tmp_path / "jobcontract.toml").write_text(configuration(store))
+    if way:
+        way.append(request.getfixturevalue("postgres_url"))
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.telemetry.program", "it"],
+        [sys.executable, "-m", "tests.telemetry.program", "it", *way],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -82,7 +86,7 @@ def spans(
     )
     assert ran.returncode == 0, ran.stderr
     assert "canary" not in ran.stdout, "neither inputs nor errors are in a span"
-    return request.param, [json.loads(line) for line in ran.stdout.splitlines()]
+    return store, [json.loads(line) for line in ran.stdout.splitlines()]
 
 
 def test_a_trace_leads_from_the_request_through_the_store_into_the_handler(

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 import psycopg
 import pytest
 
-from jobcontract import Backend, Handlers, InstallationError, Job, State, StoreError, get_backend
+from jobcontract import (
+    Backend,
+    Handlers,
+    InstallationError,
+    Job,
+    JobContext,
+    Retry,
+    State,
+    StoreError,
+    get_backend,
+)
 from jobcontract.config import Settings
 from tests.servers.postgres import PostgresServer
 from tests.worker.claims import nothing
@@ -130,7 +141,57 @@ def test_a_store_that_worked_and_then_refuses_is_waited_for(
         await_state(backend, first, State.DONE)
         refuse_updates(shared_url)
         backend.register(second)
-        eventually(lambda: "fails to claim" in caplog.text)
+        eventually(lambda: "trying again until it works" in caplog.text)  # the rescue may say it first
         allow_updates(shared_url)
         await_state(backend, second, State.DONE)
         assert worker.runs
+
+
+def replace_once(backend: Backend, verb: str, replacement: Callable[..., object]) -> None:
+    """The driver's next `verb` is `replacement`; a driver of a stranger may do anything."""
+    kept = getattr(backend.driver, verb)
+
+    def once(*arguments: object) -> object:
+        setattr(backend.driver, verb, kept)
+        return replacement(*arguments)
+
+    setattr(backend.driver, verb, once)
+
+
+@pytest.mark.parametrize("verb", ["complete", "fail", "claim", "rescue"])
+def test_a_driver_that_answers_nonsense_is_said_and_asked_again(
+    memory: Backend, handlers: Handlers, caplog: pytest.LogCaptureFixture, verb: str
+) -> None:
+    def handle(input: object, context: JobContext) -> None:
+        if verb == "fail" and context.attempt == 1:
+            raise Retry("once more", after=timedelta())
+
+    handlers.handler("job")(handle)
+    replace_once(memory, verb, lambda *_: None)
+    job = Job(kind="job")
+    memory.register(job)
+    with RunningWorker(memory, handlers) as worker:
+        await_state(memory, job, State.DONE)
+        eventually(lambda: f"fails to {'settle' if verb in ('complete', 'fail') else verb}" in caplog.text)
+        assert worker.runs
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(
+    ("verb", "thread"), [("complete", "settle"), ("claim", "claim"), ("rescue", "rescue")], ids=str
+)
+def test_a_thread_that_ends_ends_the_worker(
+    memory: Backend, working: Handlers, verb: str, thread: str
+) -> None:
+    """Python says nothing about a `SystemExit` in a thread."""
+
+    def leave(*_: object) -> None:
+        raise SystemExit
+
+    replace_once(memory, verb, leave)
+    memory.register(Job(kind="job"))
+    with (
+        pytest.raises(RuntimeError, match=f"the worker's thread jobcontract-{thread} ended"),
+        RunningWorker(memory, working) as worker,
+    ):
+        worker.join(within=60)

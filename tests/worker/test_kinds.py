@@ -14,6 +14,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, Json, SecretStr, ValidationError, computed_field
 
 from jobcontract import ConfigError, InvalidJob, Job, JobInput
+from jobcontract.kinds import as_record
 
 
 class EmbedDocument(JobInput, kind="embed_document"):
@@ -250,3 +251,51 @@ def test_a_set_is_the_same_text_in_every_process() -> None:
         for seed in ("1", "2")
     }
     assert texts == {'{"tags":["a","b","c","d","e","f","g","h"]}\n'}
+
+
+class Keyed(JobInput, kind="keyed", queue="exports", priority=3, max_attempts=7):
+    name: str
+    sizes: dict[str, float] | None = None
+    key: str | None = None
+
+    def idempotency_key(self) -> str | None:
+        return self.key
+
+
+class OwnWay(JobInput, kind="own_way"):
+    def to_job(self, **given: Any) -> Job:
+        return super().to_job(**given, priority=9)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Keyed(name="Zoë"),
+        Keyed(name="a", key="ключ"),
+        Keyed(name="a", key="k", sizes={"b": 1e16, "a": -0.5}),
+        Keyed(name="\x7f\n\u2028"),
+        Export.model_validate({"tenant": UUID(int=5), "day": date(2026, 11, 30), "as": "csv"}),
+        OwnWay(),
+    ],
+)
+def test_what_is_stored_of_an_input_is_what_is_stored_of_its_job(made: JobInput) -> None:
+    short, full = as_record(made), made.to_job().to_record()
+    assert short == full._replace(id=short.id)
+    assert UUID(short.id).version == 7
+
+
+@pytest.mark.parametrize(
+    ("made", "field"),
+    [
+        (Keyed(name="a\x00"), "input_ref"),
+        (Keyed(name="a", sizes={"a": float("nan")}), "input_ref"),
+        *((Keyed(name="a", key=key), "idempotency_key") for key in ("", " a", "a\x00", "a" * 513, "\ud800")),
+    ],
+)
+def test_what_no_store_can_hold_is_refused_in_the_words_of_a_job(made: JobInput, field: str) -> None:
+    with pytest.raises(InvalidJob) as of_the_job:
+        made.to_job()
+    with pytest.raises(InvalidJob) as of_the_record:
+        as_record(made)
+    assert str(of_the_record.value) == str(of_the_job.value)
+    assert str(of_the_record.value).startswith(field)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from jobcontract import Backend, Handlers, Job, State
@@ -46,6 +46,24 @@ def test_no_more_jobs_of_a_kind_run_at_once_than_it_allows(store: Backend, handl
         assert worker.join().completed == 40
 
     assert (meter.most, meter.total) == (2, 40)
+
+
+def test_the_end_waits_for_the_longest_of_what_was_sent_away(store: Backend, handlers: Handlers) -> None:
+    """Those of the first claim stay away for up to three seconds; one that is sent away for one second after
+    them does not shorten that.
+    """
+
+    @handlers.handler("narrow", concurrency=1)
+    def narrow(input: object) -> None: ...
+
+    @handlers.handler("other", concurrency=1)
+    def other(input: object) -> None: ...
+
+    later = datetime.now(UTC) + timedelta(seconds=1)
+    store.register_many(Job(kind="narrow") for _ in range(15))
+    store.register_many(Job(kind="other", run_at=later) for _ in range(2))
+    with RunningWorker(store, handlers, replace(PROMPT, until_empty=True)) as worker:
+        assert worker.join().completed == 17
 
 
 def test_the_limit_holds_for_async_handlers(store: Backend, handlers: Handlers) -> None:

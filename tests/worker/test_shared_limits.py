@@ -276,6 +276,35 @@ def test_a_store_without_tables_can_t_have_them(handlers: Handlers, memory: Back
         Worker(memory, handlers, PROMPT).run()
 
 
+def test_who_follows_the_control_store_has_them_there(tmp_path: Path, handlers: Handlers) -> None:
+    file = tmp_path / "jobcontract.toml"
+    file.write_text(
+        f'default = "jobs"\ncontrol = "control"\n[backends.jobs]\nurl = "sqlite:///{tmp_path}/jobs.db"\n'
+        f'[backends.control]\nurl = "sqlite:///{tmp_path}/control.db"\n'
+    )
+    at_once: list[int] = []
+    running: set[int] = set()
+
+    @handlers.handler("limited", total_concurrency=1, lease="5s")
+    def handle(input: dict[str, int]) -> None:
+        running.add(input["number"])
+        at_once.append(len(running))
+        running.discard(input["number"])
+
+    settings = load_settings(file, environment={})
+    with get_backend(settings=settings) as backend, get_backend("control", settings=settings) as control:
+        backend.install()
+        backend.register_many([Job(kind="limited", input_ref={"number": number}) for number in range(3)])
+        with RunningWorker(backend, handlers):
+            eventually(lambda: len(at_once) == 3, within=60)
+        assert at_once == [1, 1, 1]
+        limits, there = shared_limits_of(backend.driver), shared_limits_of(control.driver)
+        assert limits is not None
+        assert there is not None
+        assert take(limits, (claimed(), "kind:limited", 1)) == [True]
+        assert take(there, (claimed(), "kind:limited", 1)) == [False], "the same slots"
+
+
 def test_a_broker_has_them_in_the_database_of_its_outbox(
     tmp_path: Path, handlers: Handlers, rabbitmq_server: RabbitServer
 ) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,8 +13,22 @@ from jobcontract import Backend, Handlers, Job, JobContext, State
 from jobcontract.errors import Unsupported
 from jobcontract.stopping import NOTE, StopRequests
 from tests.servers.rabbitmq import RabbitServer
+from tests.servers.redis import RedisServer
 from tests.worker.conftest import open_installed
 from tests.worker.running import RunningWorker, await_state, eventually
+
+
+@pytest.fixture
+def on_redis(redis_server: RedisServer) -> Iterator[Backend]:
+    """A namespace of its own."""
+    with open_installed(f"{redis_server.url()}?namespace={secrets.token_hex(8)}") as backend:
+        yield backend
+
+
+def test_a_store_that_looks_up_and_notes_can(on_redis: Backend, handlers: Handlers) -> None:
+    """As Redis does; which stores have both, their capabilities say."""
+    assert on_redis.capabilities.side_doors >= {"lookup", "notes"}
+    test_its_handler_is_told_and_the_job_is_dead_not_run_again(on_redis, handlers, "synchronous")
 
 
 @pytest.mark.parametrize("kind", ["synchronous", "awaited"])

@@ -41,7 +41,7 @@ WITH range AS MATERIALIZED (
     LIMIT %s
 ), claimed AS (
     UPDATE {schema}.live_jobs AS job
-    SET state = 'running', attempt = attempt + 1, token = gen_random_uuid(), lease_until = clock_timestamp() + %s
+    SET state = 'running', attempt = attempt + 1, token = gen_random_uuid(), lease_until = (SELECT clock_timestamp() + %s::interval)
     WHERE job.id = ANY (ARRAY(SELECT id FROM picked))
     RETURNING job.*
 )

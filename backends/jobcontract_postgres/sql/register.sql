@@ -44,9 +44,13 @@ WITH pass AS MATERIALIZED (
     RETURNING id, queue, run_at
 ), due AS (
     SELECT DISTINCT queue FROM created WHERE run_at <= statement_timestamp()
+), all_created AS MATERIALIZED (
+    SELECT array_agg(id) AS ids FROM created
+), ended AS MATERIALIZED (
+    SELECT {ended} AS ids FROM all_created, (SELECT %s::timestamptz AS since) AS earliest
 )
 SELECT id::text, (SELECT count({wake}) FROM due)
 FROM created
-WHERE id <> ALL ((SELECT {schema}.withdraw_ended(array_agg(id), %s) FROM created)::uuid[])
+WHERE id <> ALL ((SELECT ids FROM ended)::uuid[])
 UNION ALL
 SELECT NULL, NULL WHERE NOT EXISTS (SELECT FROM pass)

@@ -1,6 +1,6 @@
 -- Each queue in numbers: (queue, ready, scheduled, running, expired, dead, cancelled, how long the first has been due, paused).
--- Bounded work, whatever is in the tables: a jump along the index from queue to queue, ranges that are counted up to 100,001, and
--- all of what runs. The history is not read: see done_rate.sql.
+-- Bounded work, whatever is in the tables: a jump along the index from queue to queue, what waits counted up to 100,001 over all
+-- priorities, and all of what runs. The history is not read: see done_rate.sql.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT clock_timestamp() AS time
 ), waiting_queue (queue) AS (
@@ -13,31 +13,49 @@ WITH RECURSIVE clock AS MATERIALIZED (
     FROM waiting_queue
     WHERE queue IS NOT NULL
 ), waiting AS (
-    SELECT waiting_queue.queue, sum(due.count) AS ready, sum(later.count) AS scheduled, min(due.first) AS first_due
+    SELECT waiting_queue.queue, due.ready, later.scheduled, first.due AS first_due
     FROM clock
     CROSS JOIN waiting_queue
-    CROSS JOIN generate_series(0, 9) AS level (priority)
     CROSS JOIN LATERAL (
-        SELECT count(*), min(run_at) AS first
+        SELECT count(*) AS ready
         FROM (
-            SELECT run_at FROM {schema}.live_jobs AS job
-            WHERE job.state = 'ready' AND job.queue = waiting_queue.queue AND job.priority = level.priority
-              AND job.run_at <= clock.time
-            ORDER BY run_at
+            SELECT
+            FROM generate_series(0, 9) AS level (priority)
+            CROSS JOIN LATERAL (
+                SELECT FROM {schema}.live_jobs AS job
+                WHERE job.state = 'ready' AND job.queue = waiting_queue.queue AND job.priority = level.priority
+                  AND job.run_at <= clock.time
+                OFFSET 0
+            ) AS job
             LIMIT 100001
         ) AS job
     ) AS due
     CROSS JOIN LATERAL (
-        SELECT count(*)
+        SELECT count(*) AS scheduled
         FROM (
-            SELECT FROM {schema}.live_jobs AS job
-            WHERE job.state = 'ready' AND job.queue = waiting_queue.queue AND job.priority = level.priority
-              AND job.run_at > clock.time
+            SELECT
+            FROM generate_series(0, 9) AS level (priority)
+            CROSS JOIN LATERAL (
+                SELECT FROM {schema}.live_jobs AS job
+                WHERE job.state = 'ready' AND job.queue = waiting_queue.queue AND job.priority = level.priority
+                  AND job.run_at > clock.time
+                OFFSET 0
+            ) AS job
             LIMIT 100001
         ) AS job
     ) AS later
+    CROSS JOIN LATERAL (
+        SELECT min(job.run_at) AS due
+        FROM generate_series(0, 9) AS level (priority)
+        CROSS JOIN LATERAL (
+            SELECT run_at FROM {schema}.live_jobs AS job
+            WHERE job.state = 'ready' AND job.queue = waiting_queue.queue AND job.priority = level.priority
+              AND job.run_at <= clock.time
+            ORDER BY run_at
+            LIMIT 1
+        ) AS job
+    ) AS first
     WHERE waiting_queue.queue IS NOT NULL
-    GROUP BY waiting_queue.queue
 ), running AS (
     SELECT queue, count(*) AS running, count(*) FILTER (WHERE lease_until <= time) AS expired
     FROM {schema}.live_jobs, clock
@@ -65,7 +83,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
     SELECT queue FROM waiting UNION SELECT queue FROM running UNION SELECT queue FROM ended UNION SELECT queue FROM paused
 )
 SELECT known.queue,
-       least(coalesce(ready, 0), 100001)::integer, least(coalesce(scheduled, 0), 100001)::integer,
+       coalesce(ready, 0), coalesce(scheduled, 0),
        coalesce(running, 0), coalesce(expired, 0), coalesce(dead, 0), coalesce(cancelled, 0),
        extract(epoch FROM (SELECT time FROM clock) - first_due)::float8,
        paused.queue IS NOT NULL

@@ -33,9 +33,9 @@ from jobcontract.contract import (
     TimedLease,
     Transactional,
     Verdict,
-    side_doors_of,
 )
 from jobcontract.errors import ConfigError
+from jobcontract.side_doors import side_doors_of
 
 Item = TypeVar("Item")
 

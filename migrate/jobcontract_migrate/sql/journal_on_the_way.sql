@@ -1,0 +1,2 @@
+-- How many jobs are on their way from a broker.
+SELECT count(*) FROM {move_journal} WHERE arrived = 0

@@ -1,0 +1,7 @@
+-- Jobs that hold a key, in the order of their ids: id, queue, key, fingerprint, created_at, whether it was cancelled.
+-- Parameters: target; the id to begin behind; limit.
+SELECT job_id::text, queue, idempotency_key, fingerprint, created_at, cancelled_at IS NOT NULL
+FROM {outbox_jobs}
+WHERE target = %s AND job_id > %s::uuid AND idempotency_key IS NOT NULL
+ORDER BY job_id
+LIMIT %s
