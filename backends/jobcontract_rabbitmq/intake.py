@@ -39,6 +39,9 @@ LONGEST_KEPT = 10.0
 PROMPT = 0.1
 """Seconds between claims that follow each other closely."""
 
+LONGEST_TRUST = 10.0
+"""Seconds without a word after which somebody who waits looks whether the queues still know his consumers."""
+
 _FIRST_LOOK, _LONGEST_LOOK = 0.05, 0.5
 """Seconds between looks at queues that one waits for and can't listen to, because they are missing or there
 is no hand for them; each pause is twice as long.
@@ -145,20 +148,22 @@ class Intake:
         loop = asyncio.get_running_loop()
         self._waited_for.update(queues)
         look = _FIRST_LOOK
+        doubtful = False
         try:
             while not self._closed:
-                if await self._listen(taps):
+                if await self._listen(taps, doubtful):
                     return True
                 change = loop.create_future()
                 self._waiters.add(change)
-                pause = until - loop.time()
+                pause = min(until - loop.time(), LONGEST_TRUST)
                 if not all(tap.listening for tap in taps):
                     pause, look = min(pause, look), min(look * 2, _LONGEST_LOOK)
+                doubtful = False
                 try:
                     async with asyncio.timeout(max(pause, 0)):
                         await change
                 except TimeoutError:
-                    pass
+                    doubtful = pause == LONGEST_TRUST
                 finally:
                     self._waiters.discard(change)
                 if any(tap.buffer for tap in taps):
@@ -171,16 +176,19 @@ class Intake:
             self._note_asked(levels)
             self._sweep_soon()
 
-    async def _listen(self, taps: Sequence[Tap]) -> bool:
-        """Let each of `taps` bring something, if there are hands for it; whether something is there."""
+    async def _listen(self, taps: Sequence[Tap], doubtful: bool) -> bool:
+        """Let each of `taps` bring something, if there are hands for it; whether something is there. Those
+        that listen are asked only when it is `doubtful` that they hear.
+        """
         async with self._filling:
             if self._closed:
                 return False
             if self._spare_allowance() < sum(not tap.listening for tap in taps):
                 await self._take_back_credit(taps)
-            silent = await _count_ready([tap for tap in taps if not tap.listening])
-            if any(silent.values()) or any(tap.buffer for tap in taps):
+            ready = await _count_ready([tap for tap in taps if doubtful or not tap.listening])
+            if any(ready.values()) or any(tap.buffer for tap in taps):
                 return True
+            silent = [tap for tap in ready if not tap.listening]
             if silent and self._spare_allowance() >= len(silent):
                 await all_of(tap.listen(1) for tap in silent)
                 self._sweep_soon()

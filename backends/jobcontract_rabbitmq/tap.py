@@ -34,6 +34,12 @@ that is short of memory takes no fillers.
 MOST_FILLERS = 100
 """At a time."""
 
+DEAF = 1.0
+"""Seconds for which a consumer gets nothing, although it has credit and messages are there, before it is held
+to be gone. RabbitMQ (3.10) does not always say that a consumer ended when its queue was deleted: no word came
+in about 1 of 200 deletions, and the queue that was made again in its place knows no consumer of ours.
+"""
+
 Fill = Callable[[Address, int], Awaitable[bool]]
 """Publishes so many fillers; whether the server has taken them, within `LONGEST_FILLING`."""
 
@@ -62,6 +68,8 @@ class Consumer:
     unsettled: int = 0
     ending: asyncio.Future[None] | None = None
     """Since it is being cancelled, or was, before what it holds is settled."""
+    passed_over: float | None = None
+    """Since when messages are there that it should have got, by the monotonic clock."""
 
     @property
     def is_full(self) -> bool:
@@ -181,6 +189,7 @@ class Tap:
     async def count_ready(self) -> int:
         """How many messages are nobody's now. What was already on its way to us is in the buffer afterwards:
         the queue sent it before it answered, and the channel passes it on before it answers once more.
+        Consumers that turn out to be `DEAF` are dropped.
 
         Raises `QueueMissing`.
         """
@@ -193,7 +202,26 @@ class Tap:
             raise
         if self.listening:
             await session.channel.barrier()
+            await self._drop_deaf(session, ready)
         return ready
+
+    async def _drop_deaf(self, session: _Session, ready: int) -> None:
+        """Cancel the consumers that got none of what is `ready` for too long. Once does not tell: credit that
+        an acknowledgement gives back reaches the queue later than the next question.
+        """
+        now = time.monotonic()
+        deaf: list[Consumer] = []
+        for consumer in session.consumers.values():
+            if not ready or consumer.is_full:
+                consumer.passed_over = None
+            elif consumer.passed_over is None:
+                consumer.passed_over = now
+            elif now - consumer.passed_over >= DEAF:
+                deaf.append(consumer)
+        if deaf:
+            async with self._changing:
+                unused = await self._cancel(session, deaf)
+                await self._fetch_returned(session, unused)
 
     # -- Taking --------------------------------------------------------------------------------------
 
@@ -202,7 +230,7 @@ class Tap:
         session = await self._open()
         async with self._changing:
             if len(session.consumers) >= _MANY_CONSUMERS and not self.free:
-                await self._cancel_all(session)
+                await self._cancel(session, list(session.consumers.values()))
             consumer = Consumer(f"{session.epoch}.{token_hex(4)}", more)
             session.consumers[consumer.tag] = consumer
 
@@ -230,9 +258,8 @@ class Tap:
             session.filling = True
             try:
                 await self._use_up_credit(session)
-                unused = await self._cancel_all(session)
-                if unused:
-                    await self._fetch_returned(session, unused)
+                unused = await self._cancel(session, list(session.consumers.values()))
+                await self._fetch_returned(session, unused)
             finally:
                 session.filling = False
                 if self._session is session and len(session.fillers) == len(session.unsettled):
@@ -267,11 +294,11 @@ class Tap:
             if not got.redelivered:
                 return
 
-    async def _cancel_all(self, session: _Session) -> int:
+    @staticmethod
+    async def _cancel(session: _Session, consumers: Iterable[Consumer]) -> int:
         """Returns the credit that was not used."""
-        cancelled = list(session.consumers.values())
         # At once, so that nobody cancels one a second time (pika would never answer), or gives credit back.
-        session.consumers.clear()
+        cancelled = [each for each in consumers if session.consumers.pop(each.tag, None) is not None]
         for consumer in cancelled:
             consumer.ending = asyncio.ensure_future(session.channel.cancel(consumer.tag))
         await all_of(consumer.ending for consumer in cancelled if consumer.ending is not None)
@@ -401,6 +428,7 @@ class Tap:
         body: bytes,
     ) -> None:
         consumer.unsettled += 1
+        consumer.passed_over = None
         delivery = Delivery(self, session.epoch, tag, consumer, headers, message_id, body, time.monotonic())
         session.unsettled[tag] = delivery
         if not is_filler(headers, body):

@@ -130,11 +130,14 @@ def test_workers_go_on_while_an_upgrade_waits_for_an_open_transaction(
     old: Store, open_another: OpenStore, connection: psycopg.Connection, postgres_server: PostgresServer
 ) -> None:
     installer = open_another(schema=old.schema)
-    with installing(installer) as done, holding(old, postgres_server):
-        until(lambda: is_building(old, connection), "an index is being built")
-        for _ in range(20):
-            works(old)
-        assert not done, "it waits for the transaction, and nobody waits for it"
+    with holding(old, postgres_server) as holder, installing(installer) as done:
+        try:
+            until(lambda: is_building(old, connection), "an index is being built")
+            for _ in range(20):
+                works(old)
+            assert not done, "it waits for the transaction, and nobody waits for it"
+        finally:
+            holder.rollback()
     assert done
     assert invalid(old, connection) == []
     assert version(old, connection) == VERSION

@@ -58,8 +58,10 @@ def until(condition: Callable[[], Result | None], failed: str | Callable[[], str
 
 
 def claim_all(backend: Backend, count: int, *, queues: Iterable[str] = ("default",)) -> list[Claim]:
-    """Exactly `count` jobs."""
+    """Exactly `count` jobs, which may be none."""
     claims: list[Claim] = []
+    if not count:
+        return claims
 
     def enough() -> bool:
         claims.extend(backend.claim(queues=list(queues), limit=min(1000, count - len(claims))))

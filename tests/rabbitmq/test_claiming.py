@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 
+import pika
 import pytest
+from jobcontract_rabbitmq import intake
+from jobcontract_rabbitmq.amqp import Endpoint
 from jobcontract_rabbitmq.intake import SPARE
 
 from jobcontract import Backend, Claim, Job
-from tests.rabbitmq.stores import NOTHING, SECOND, claim_all, claim_one, jobs, numbers, opened, until
+from tests.rabbitmq.stores import NOTHING, SECOND, claim_all, claim_one, connect, jobs, numbers, opened, until
 from tests.servers.rabbitmq import RabbitServer
 
 
@@ -20,6 +24,16 @@ def ready(server: RabbitServer, vhost: str, queue: str = "default") -> int:
     channel = connection.channel()
     names = [f"jobcontract.v1.ready.{queue}.{level}" for level in range(3)]
     count = sum(channel.queue_declare(name, passive=True).method.message_count for name in names)
+    connection.close()
+    return int(count)
+
+
+def consumers(server: RabbitServer, vhost: str) -> int:
+    """How many consumers the queue `default` has, at all priorities."""
+    connection = server.connect(vhost)
+    channel = connection.channel()
+    names = [f"jobcontract.v1.ready.default.{level}" for level in range(3)]
+    count = sum(channel.queue_declare(name, passive=True).method.consumer_count for name in names)
     connection.close()
     return int(count)
 
@@ -107,6 +121,59 @@ def test_a_queue_that_came_back_is_heard_while_the_other_priorities_have_all_the
     waiter.join()
     assert woken == [True]
     assert claim_one(store).job.priority == 1
+
+
+@pytest.fixture
+def untold(store: Backend, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
+    """A client whom the server never tells that a consumer ended; at times it tells none."""
+
+    def parameters(endpoint: Endpoint) -> pika.ConnectionParameters:
+        ours = told(endpoint)
+        ours.client_properties = {"capabilities": {"publisher_confirms": True, "basic.nack": True}}
+        return ours
+
+    told = Endpoint.parameters
+    with monkeypatch.context() as context:
+        context.setattr(Endpoint, "parameters", parameters)
+        with connect(url, queues="default,mail") as backend:
+            assert backend.claim(limit=10) == []
+            yield backend
+
+
+def make_again(server: RabbitServer, vhost: str, store: Backend, level: int) -> None:
+    """The queue of one priority is deleted, and there again: an operator's mend, or a restored definition."""
+    connection = server.connect(vhost)
+    connection.channel().queue_delete(f"jobcontract.v1.ready.default.{level}")
+    connection.close()
+    store.install()
+
+
+def test_a_claim_finds_what_a_consumer_does_not_that_ended_without_a_word(
+    rabbitmq_server: RabbitServer, vhost: str, store: Backend, untold: Backend
+) -> None:
+    assert not untold.wait(timeout=timedelta(milliseconds=50))  # it listens now
+    make_again(rabbitmq_server, vhost, store, 0)
+    store.register(Job(kind="work"))
+    assert claim_one(untold).attempt == 1
+
+
+def test_a_wait_does_not_trust_a_consumer_for_ever(
+    rabbitmq_server: RabbitServer,
+    vhost: str,
+    store: Backend,
+    untold: Backend,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(intake, "LONGEST_TRUST", 0.3)
+    woken: list[bool] = []
+    waiter = threading.Thread(target=lambda: woken.append(untold.wait(timeout=timedelta(seconds=60))))
+    waiter.start()
+    until(lambda: consumers(rabbitmq_server, vhost) == 3, "it never listened")
+    make_again(rabbitmq_server, vhost, store, 1)
+    store.register(Job(kind="work", priority=1))
+    waiter.join()
+    assert woken == [True]
+    assert claim_one(untold).job.priority == 1
 
 
 def test_who_waits_after_a_drain_holds_no_credit_for_others_work(store: Backend, other: Backend) -> None:
