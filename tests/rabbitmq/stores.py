@@ -48,9 +48,11 @@ def jobs(count: int, **fields: object) -> list[Job]:
     return [Job(**{"kind": "work", "input_ref": {"number": number}, **fields}) for number in range(count)]
 
 
-def until(condition: Callable[[], Result | None], failed: str | Callable[[], str]) -> Result:
-    """The first true answer of `condition`."""
-    deadline = time.monotonic() + PATIENCE
+def until(
+    condition: Callable[[], Result | None], failed: str | Callable[[], str], patience: float = PATIENCE
+) -> Result:
+    """The first true answer of `condition`, within `patience` seconds."""
+    deadline = time.monotonic() + patience
     while not (result := condition()):
         assert time.monotonic() < deadline, failed if isinstance(failed, str) else failed()
         time.sleep(0.02)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -118,11 +118,13 @@ class Load:
         self.errors[str(error)] += 1
         time.sleep(0.05)
 
-    def assert_kept_its_word(self) -> None:
+    def assert_kept_its_word(self, elect: Callable[[], object] | None = None) -> None:
         """Every acknowledged job is done, or still to be had. `with` is over.
 
         What was on its way to a node that died is nobody's for some seconds: the queue has it as delivered,
-        to no consumer and no channel that there is.
+        to no consumer and no channel that there is. At times (3.10, 3 of 77 deaths) it has it so for more
+        than a minute. It is stored all the while, and `elect` gives the queue another leader, which looks for
+        its consumers anew.
         """
         assert not self.broken, self.broken
         missing = set(self.acknowledged) - set(self.completed) - self.unsure
@@ -132,7 +134,15 @@ class Load:
                 missing.difference_update(str(claim.job.id) for claim in until_empty(backend))
                 return not missing
 
-            until(all_there, lambda: f"{len(missing)} of {len(self.acknowledged)} acknowledged jobs are lost")
+            def lost() -> str:
+                return f"{len(missing)} of {len(self.acknowledged)} acknowledged jobs are lost"
+
+            if elect is not None:
+                try:
+                    until(all_there, lost, patience=PATIENCE / 4)
+                except AssertionError:
+                    elect()
+            until(all_there, lost)
         for numbers in self.attempts.values():
             assert numbers[0] >= 1
 
@@ -318,4 +328,11 @@ def test_a_cluster_that_loses_a_node_under_load_loses_no_job(cluster: RabbitClus
         load.await_progress()
         cluster.members[1].start()
         load.await_progress()
-    load.assert_kept_its_word()
+    load.assert_kept_its_word(elect=lambda: restart_each(cluster))
+
+
+def restart_each(cluster: RabbitCluster) -> None:
+    """One node after the other, so that each queue changes its leader."""
+    for member in cluster.members:
+        member.kill()
+        member.start()
