@@ -207,7 +207,8 @@ class Tap:
 
     async def _drop_deaf(self, session: _Session, ready: int) -> None:
         """Cancel the consumers that got none of what is `ready` for too long. Once does not tell: credit that
-        an acknowledgement gives back reaches the queue later than the next question.
+        an acknowledgement gives back reaches the queue later than the next question. Nothing is returned by
+        that, for nothing was on its way: what is there now is not put right as in `_fetch_returned`.
         """
         now = time.monotonic()
         deaf: list[Consumer] = []
@@ -220,8 +221,7 @@ class Tap:
                 deaf.append(consumer)
         if deaf:
             async with self._changing:
-                unused = await self._cancel(session, deaf)
-                await self._fetch_returned(session, unused)
+                await self._cancel(session, deaf)
 
     # -- Taking --------------------------------------------------------------------------------------
 

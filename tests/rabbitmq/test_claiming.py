@@ -5,37 +5,55 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 
 import pika
+import pika.spec
 import pytest
 from jobcontract_rabbitmq import intake
 from jobcontract_rabbitmq.amqp import Endpoint
 from jobcontract_rabbitmq.intake import SPARE
 
 from jobcontract import Backend, Claim, Job
-from tests.rabbitmq.stores import NOTHING, SECOND, claim_all, claim_one, connect, jobs, numbers, opened, until
+from tests.rabbitmq.stores import (
+    NOTHING,
+    SECOND,
+    claim_all,
+    claim_one,
+    connect,
+    driver_of,
+    jobs,
+    numbers,
+    opened,
+    until,
+)
 from tests.servers.rabbitmq import RabbitServer
 
 
 def ready(server: RabbitServer, vhost: str, queue: str = "default") -> int:
     """How many jobs of all priorities are nobody's."""
-    connection = server.connect(vhost)
-    channel = connection.channel()
-    names = [f"jobcontract.v1.ready.{queue}.{level}" for level in range(3)]
-    count = sum(channel.queue_declare(name, passive=True).method.message_count for name in names)
-    connection.close()
-    return int(count)
+    return sum(each.message_count for each in declared(server, vhost, queue))
 
 
 def consumers(server: RabbitServer, vhost: str) -> int:
     """How many consumers the queue `default` has, at all priorities."""
-    connection = server.connect(vhost)
-    channel = connection.channel()
-    names = [f"jobcontract.v1.ready.default.{level}" for level in range(3)]
-    count = sum(channel.queue_declare(name, passive=True).method.consumer_count for name in names)
-    connection.close()
-    return int(count)
+    return sum(each.consumer_count for each in declared(server, vhost, "default"))
+
+
+def declared(server: RabbitServer, vhost: str, queue: str) -> list[pika.spec.Queue.DeclareOk]:
+    """What the server says of `queue` at each priority."""
+    with closing(server.connect(vhost)) as connection:
+        channel = connection.channel()
+        names = [f"jobcontract.v1.ready.{queue}.{level}" for level in range(3)]
+        return [channel.queue_declare(name, passive=True).method for name in names]
+
+
+def make_again(server: RabbitServer, vhost: str, store: Backend, level: int) -> None:
+    """The queue of one priority is deleted, and there again: an operator's mend, or a restored definition."""
+    with closing(server.connect(vhost)) as connection:
+        connection.channel().queue_delete(f"jobcontract.v1.ready.default.{level}")
+    store.install()
 
 
 # What is held ---------------------------------------------------------------------------------------------
@@ -113,10 +131,7 @@ def test_a_queue_that_came_back_is_heard_while_the_other_priorities_have_all_the
     woken: list[bool] = []
     waiter = threading.Thread(target=lambda: woken.append(store.wait(timeout=timedelta(seconds=60))))
     waiter.start()
-    connection = rabbitmq_server.connect(vhost)
-    connection.channel().queue_delete("jobcontract.v1.ready.default.1")
-    connection.close()
-    other.install()
+    make_again(rabbitmq_server, vhost, other, 1)
     other.register(Job(kind="work", priority=1))
     waiter.join()
     assert woken == [True]
@@ -140,21 +155,15 @@ def untold(store: Backend, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
             yield backend
 
 
-def make_again(server: RabbitServer, vhost: str, store: Backend, level: int) -> None:
-    """The queue of one priority is deleted, and there again: an operator's mend, or a restored definition."""
-    connection = server.connect(vhost)
-    connection.channel().queue_delete(f"jobcontract.v1.ready.default.{level}")
-    connection.close()
-    store.install()
-
-
 def test_a_claim_finds_what_a_consumer_does_not_that_ended_without_a_word(
     rabbitmq_server: RabbitServer, vhost: str, store: Backend, untold: Backend
 ) -> None:
     assert not untold.wait(timeout=timedelta(milliseconds=50))  # it listens now
     make_again(rabbitmq_server, vhost, store, 0)
     store.register(Job(kind="work"))
-    assert claim_one(untold).attempt == 1
+    assert len(claim_all(store, 1)) == 1
+    driver_of(store).disconnect()  # its worker is lost, and with it an attempt
+    assert claim_one(untold).attempt == 2
 
 
 def test_a_wait_does_not_trust_a_consumer_for_ever(
